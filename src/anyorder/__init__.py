@@ -1,0 +1,1 @@
+"""Generate sequences in any order: the equation of Mansimov et al. (ICML 2020) as a library."""

@@ -1,0 +1,1 @@
+"""The equation p(G|X) as code: torch only, no strings, no files."""

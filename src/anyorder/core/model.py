@@ -1,0 +1,49 @@
+"""What the engine asks of a model: p(y | Y, X) in two halves, hidden states and a vocabulary projection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
+
+from torch import Tensor
+
+
+class Context(Protocol):
+    """What `Model.encode` keeps of the inputs X, one row a hypothesis."""
+
+    def take(self, rows: Tensor) -> Self:
+        """The context of hypotheses `rows` (M,) int64, repeats allowed."""
+        ...
+
+
+@dataclass(frozen=True)
+class NoContext:
+    """X = ∅, or a prompt that is already part of the canvas."""
+
+    def take(self, rows: Tensor) -> NoContext:
+        return self
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A masked ("undirected") model, or a causal one that scores position i from the symbols before it.
+
+    `tokens` is the canvas Y: `mask_id` where nothing is written yet, `pad_id` after a row's end. A result may
+    depend on a row's own tokens and context only, never on other rows or on the amount of padding.
+    A model may memoise inside its context (a key/value cache) as long as results do not change.
+    """
+
+    mask_id: int
+    pad_id: int
+
+    def encode(self, source: Any) -> Context:
+        """Inputs → context, once per input; one row each."""
+        ...
+
+    def hidden(self, context: Any, tokens: Tensor) -> Tensor:
+        """One forward pass: canvas (N, L) int64 → hidden states (N, L, D)."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The vocabulary projection, only at the rows asked for: (M, D) → (M, V)."""
+        ...

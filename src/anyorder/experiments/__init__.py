@@ -1,0 +1,1 @@
+"""Evaluation, the paper's tables and figures."""
