@@ -1,0 +1,84 @@
+"""Policy-gradient arithmetic as pure functions: returns, advantages, surrogates, diagnostics; a formula beside each.
+
+Episodes are rows and time steps are columns. Episodes of one batch may end at different steps: `alive` (N, T) says
+which steps happened, and nothing outside it (whatever is stored there) influences a result.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NEG = float("-inf")
+
+
+def discounted_returns(rewards: Tensor, alive: Tensor, gamma: float) -> Tensor:
+    """G_t = r_t + γ G_{t+1}, with G = 0 after an episode's end.  (N, T), (N, T) bool → (N, T)"""
+    out = torch.zeros_like(rewards)
+    future = rewards.new_zeros(len(rewards))
+    for t in reversed(range(rewards.shape[1])):
+        future = torch.where(alive[:, t], rewards[:, t] + gamma * future, 0.0)
+        out[:, t] = future
+    return out
+
+
+def advantages(rewards: Tensor, values: Tensor, alive: Tensor, gamma: float, lam: float) -> Tensor:
+    """Generalised advantage estimation (arXiv 1506.02438).  (N, T) × 3 → (N, T)
+
+    δ_t = r_t + γ V(s_{t+1}) − V(s_t),   A_t = δ_t + γλ A_{t+1};   V = A = 0 after the end.
+    λ = 1 gives G_t − V(s_t); λ = 0 gives the one-step error δ_t.
+    """
+    out = torch.zeros_like(rewards)
+    next_value = next_advantage = rewards.new_zeros(len(rewards))
+    for t in reversed(range(rewards.shape[1])):
+        delta = rewards[:, t] + gamma * next_value - values[:, t]
+        next_advantage = torch.where(alive[:, t], delta + gamma * lam * next_advantage, 0.0)
+        next_value = torch.where(alive[:, t], values[:, t], 0.0)
+        out[:, t] = next_advantage
+    return out
+
+
+def standardise(x: Tensor, eps: float = 1e-8) -> Tensor:
+    """(x − mean x) / (std x + ε), the spread taken over all of x; a single value becomes 0."""
+    return (x - x.mean()) / (x.std(correction=0) + eps)
+
+
+def log_policy(scores: Tensor, candidates: Tensor) -> Tensor:
+    """log π(i|s) = f_i − log Σ_{j ∈ candidates} exp f_j, and −∞ elsewhere.  (B, M), (B, M) bool → (B, M)"""
+    return scores.masked_fill(~candidates, NEG).log_softmax(-1)
+
+
+def entropy(log_pi: Tensor) -> Tensor:
+    """H(π) = −Σ_i π_i log π_i, in nats, with 0 log 0 = 0.  (B, M) → (B,)"""
+    finite = log_pi.masked_fill(log_pi == NEG, 0.0)
+    return -(log_pi.exp() * finite).sum(-1)
+
+
+def clipped_surrogate(log_pi: Tensor, log_old: Tensor, advantage: Tensor, clip: float) -> Tensor:
+    """PPO's objective, to be maximised (arXiv 1707.06347, Eq. 7).  (B,) × 3 → scalar
+
+    mean_t min(ρ_t A_t, clamp(ρ_t, 1 − ε, 1 + ε) A_t),   ρ_t = π(a_t|s_t) / π_old(a_t|s_t)
+    """
+    ratio = (log_pi - log_old).exp()
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - clip, 1 + clip) * advantage).mean()
+
+
+def clip_fraction(log_pi: Tensor, log_old: Tensor, clip: float) -> Tensor:
+    """The share of time steps with |ρ_t − 1| > ε.  (B,) × 2 → scalar"""
+    return ((log_pi - log_old).exp() - 1).abs().gt(clip).float().mean()
+
+
+def reinforce_objective(log_pi: Tensor, advantage: Tensor) -> Tensor:
+    """mean_t log π(a_t|s_t) A_t, to be maximised; A_t = G_t − b(s_t) with b the baseline.  (B,) × 2 → scalar"""
+    return (log_pi * advantage).mean()
+
+
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """½ mean_t (V(s_t) − G_t)².  (B,) × 2 → scalar"""
+    return 0.5 * (values - returns).square().mean()
+
+
+def explained_variance(values: Tensor, returns: Tensor) -> Tensor:
+    """1 − Var(G − V) / Var(G): 1 perfect, 0 no better than a constant; 0 when the returns do not vary at all."""
+    spread = returns.var(correction=0)
+    return torch.where(spread > 0, 1 - (returns - values).var(correction=0) / spread.clamp_min(1e-12), 0.0)
