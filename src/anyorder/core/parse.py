@@ -1,0 +1,104 @@
+"""The text form of an order: parse("negent + 0.9*logp") == negent + 0.9*logp."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+
+from anyorder.core.order import FEATURES, Order
+
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))")
+
+
+class OrderError(ValueError):
+    """A text that is not an order; the message points at the character."""
+
+    def __init__(self, text: str, at: int, problem: str):
+        super().__init__(f"{problem}\n  {text}\n  {' ' * at}^")
+        self.at = at
+
+
+class _Parser:
+    """order := ['-'|'+'] term {('+'|'-') term};  term := number '*' factor | factor ['*' number];
+    factor := name | '(' order ')'."""
+
+    def __init__(self, text: str, features: Mapping[str, Order]):
+        self.text, self.features = text, features
+        self.tokens: list[tuple[str, str, int]] = []
+        at = 0
+        while text[at:].strip():
+            match = _TOKEN.match(text, at)
+            if match is None:
+                at += len(text[at:]) - len(text[at:].lstrip())
+                raise OrderError(text, at, f"unexpected character {text[at]!r} in an order")
+            kind = str(match.lastgroup)
+            self.tokens.append((kind, match[kind], match.start(kind)))
+            at = match.end()
+        self.next = 0
+
+    def peek(self) -> tuple[str, str, int]:
+        return self.tokens[self.next] if self.next < len(self.tokens) else ("end", "", len(self.text.rstrip()))
+
+    def accept(self, *values: str) -> str | None:
+        value = self.peek()[1]
+        if value and value in values:
+            self.next += 1
+            return value
+        return None
+
+    def number(self) -> float | None:
+        kind, value, _ = self.peek()
+        if kind != "number":
+            return None
+        self.next += 1
+        return float(value)
+
+    def order(self) -> Order:
+        sign = self.accept("-", "+")
+        total = -self.term() if sign == "-" else self.term()
+        while sign := self.accept("+", "-"):
+            term = self.term()
+            total = total + (-term if sign == "-" else term)
+        return total
+
+    def term(self) -> Order:
+        weight = self.number()
+        if weight is not None:
+            if not self.accept("*"):
+                raise OrderError(self.text, self.peek()[2], "a number must be followed by '*' and a feature")
+            return weight * self.factor()
+        factor = self.factor()
+        if self.accept("*"):
+            weight = self.number()
+            if weight is None:
+                raise OrderError(self.text, self.peek()[2], "expected a number after '*'")
+            return weight * factor
+        return factor
+
+    def factor(self) -> Order:
+        if self.accept("("):
+            inside = self.order()
+            if not self.accept(")"):
+                raise OrderError(self.text, self.peek()[2], "expected ')'")
+            return inside
+        kind, value, at = self.peek()
+        if kind != "name":
+            what = f"expected a feature, found {value!r}" if value else "expected a feature, found the end"
+            raise OrderError(self.text, at, f"{what}; there are {', '.join(self.features)}")
+        if value not in self.features:
+            near = difflib.get_close_matches(value, self.features, 1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise OrderError(self.text, at, f"no feature {value!r}; {hint}there are {', '.join(self.features)}")
+        self.next += 1
+        return self.features[value]
+
+
+def parse(text: str, features: Mapping[str, Order] = FEATURES) -> Order:
+    """An order from text: features, numbers, + − * and parentheses. Raises OrderError with a pointer."""
+    parser = _Parser(text, features)
+    order = parser.order()
+    kind, value, at = parser.peek()
+    if kind != "end":
+        raise OrderError(text, at, f"unexpected {value!r} after a complete order")
+    return order

@@ -1,0 +1,150 @@
+"""State: N hypotheses as tensors, one row each. Everything the engine knows between two steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class View(NamedTuple):
+    """p(y | Y, X) as decisions see it: (N, L) fields, meaningful where they were asked for.
+
+    Fields that no part of the decoder reads are None: nobody pays for what nobody looks at.
+    """
+
+    token: Tensor  # (N, L) the proposed symbol
+    logp: Tensor  # (N, L) its log p, after bans, before temperature
+    current: Tensor | None = None  # (N, L) log p of the symbol in place, before bans
+    entropy: Tensor | None = None  # (N, L) in nats, after bans
+    margin: Tensor | None = None  # (N, L) p of the best symbol − p of the second
+    hidden: Tensor | None = None  # (N, L, D), for a learned order
+    top_token: Tensor | None = None  # (N, L, K″)
+    top_logp: Tensor | None = None  # (N, L, K″)
+    full: Tensor | None = None  # (N, L, V) log p, for counts that compare distributions
+
+    def take(self, rows: Tensor) -> View:
+        return View(*(None if f is None else f[rows] for f in self))  # type: ignore[arg-type]
+
+    def trim(self, width: int) -> View:
+        return View(*(None if f is None else f[:, :width] for f in self))  # type: ignore[arg-type]
+
+
+def merge(where: Tensor, a: View, b: View) -> View:
+    """`a` where `where` (N, L), else `b`; a field that either lacks is None."""
+
+    def one(x: Tensor | None, y: Tensor | None) -> Tensor | None:
+        if x is None or y is None:
+            return None
+        return torch.where(where.reshape(*where.shape, *[1] * (x.dim() - 2)), x, y)
+
+    return View(*map(one, a, b))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Y^t and what decisions remember of Y^{<t}, for N hypotheses."""
+
+    tokens: Tensor  # Y^t (N, L) int64: mask_id where unfilled, pad_id after a row's end
+    open: Tensor  # (N, L) bool: may ever change (neither prompt nor padding)
+    logp: Tensor  # (N, L) log p of each symbol when it was written, 0 before
+    score: Tensor  # (N,) log p(L) + Σ_t Σ_i log p(z) + z·log p(y)
+    seed: Tensor  # (N,) int64: the row's own source of randomness
+    row: Tensor  # (N,) int64: which row of the first state this hypothesis comes from
+    mask_id: int
+    pad_id: int
+    step: int = 0
+    memory: dict[str, Tensor] = field(default_factory=dict)  # what parts carry along; (N, …) each
+    view: View | None = None  # a view of these tokens, where one is known already
+
+    @property
+    def masked(self) -> Tensor:
+        """(N, L) open and not yet written."""
+        return self.open & (self.tokens == self.mask_id)
+
+    @property
+    def place(self) -> Tensor:
+        """(N, L) index of a position among its row's open positions, counted from 0."""
+        return self.open.long().cumsum(-1) - 1
+
+    @property
+    def length(self) -> Tensor:
+        """(N,) number of open positions: the L that counts and schedules speak of."""
+        return self.open.sum(-1)
+
+    def take(self, rows: Tensor) -> State:
+        """Hypotheses `rows` (M,), repeats allowed."""
+        return replace(
+            self,
+            tokens=self.tokens[rows],
+            open=self.open[rows],
+            logp=self.logp[rows],
+            score=self.score[rows],
+            seed=self.seed[rows],
+            row=self.row[rows],
+            memory={k: v[rows] for k, v in self.memory.items()},
+            view=None if self.view is None else self.view.take(rows),
+        )
+
+    def trim(self) -> State:
+        """Drop columns that are padding in every row (memory is per row, and stays)."""
+        used = (self.tokens != self.pad_id).any(0).nonzero()
+        width = int(used[-1]) + 1 if len(used) else 1
+        if width == self.tokens.shape[1]:
+            return self
+        cut = {k: v[:, :width] if k.startswith("position:") else v for k, v in self.memory.items()}
+        view = None if self.view is None else self.view.trim(width)
+        tokens, open_, logp = self.tokens[:, :width], self.open[:, :width], self.logp[:, :width]
+        return replace(self, tokens=tokens, open=open_, logp=logp, memory=cut, view=view)
+
+
+def begin(
+    tokens: Tensor,
+    mask_id: int,
+    pad_id: int,
+    *,
+    open: Tensor | None = None,
+    score: Tensor | None = None,
+    seed: int | Tensor = 0,
+    dtype: torch.dtype = torch.float32,
+) -> State:
+    """The first state of a canvas Y^1 (N, L). Open by default: what is masked.
+
+    `score` starts the path score, usually at log p(L|X). An int seed gives row n the seed (seed, n); a tensor (N,)
+    gives each row its own, so that a row draws the same numbers in any batch.
+    """
+    if tokens.dim() != 2 or tokens.shape[1] == 0:
+        raise ValueError(f"the canvas must be (rows, length ≥ 1), got shape {tuple(tokens.shape)}")
+    open = tokens == mask_id if open is None else open
+    if open.shape != tokens.shape or open.dtype != torch.bool:
+        raise ValueError(f"`open` must be bool of shape {tuple(tokens.shape)}, got {open.dtype} {tuple(open.shape)}")
+    stuck = (~open.any(-1)).nonzero()
+    if len(stuck):
+        raise ValueError(f"row {int(stuck[0])}: every position is fixed, so there is nothing to generate")
+    if bool((open & (tokens == pad_id)).any()):
+        raise ValueError(f"row {int((open & (tokens == pad_id)).any(-1).nonzero()[0])}: padding cannot be open")
+    n = len(tokens)
+    rows = torch.arange(n, device=tokens.device)
+    if not isinstance(seed, Tensor):
+        seed = rows + (int(seed) << 32)
+    return State(
+        tokens=tokens,
+        open=open,
+        logp=torch.zeros(tokens.shape, dtype=dtype, device=tokens.device),
+        score=torch.zeros(n, dtype=dtype, device=tokens.device) if score is None else score.to(dtype),
+        seed=seed.long(),
+        row=rows,
+        mask_id=mask_id,
+        pad_id=pad_id,
+    )
+
+
+def canvas(lengths: Tensor, mask_id: int, pad_id: int, width: int | None = None) -> Tensor:
+    """All-mask canvases of the given lengths (N,), padded to the longest (or `width`): (N, L)."""
+    if len(lengths) and int(lengths.min()) < 1:
+        raise ValueError(f"row {int(lengths.argmin())}: a canvas needs a length of at least 1, got {int(lengths.min())}")
+    width = int(lengths.max()) if width is None else width
+    inside = torch.arange(width, device=lengths.device) < lengths[:, None]
+    return torch.where(inside, mask_id, pad_id)

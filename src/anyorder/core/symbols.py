@@ -1,0 +1,73 @@
+"""(b) Symbol replacement: which symbol is proposed at a position, from p(y | Y, X)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from anyorder.core.noise import SYMBOL, uniform
+from anyorder.core.state import State
+
+NEVER = -1e9  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
+
+
+@dataclass(frozen=True, eq=False)
+class Symbols:
+    """How a symbol is drawn. Temperature 0 is greedy: the most probable allowed symbol, always.
+
+    Bans and allowed sets change the distribution (it is renormalised over what remains); temperature, top-k and
+    top-p change only how a symbol is drawn from it, not the log-probability it is scored with.
+    """
+
+    temperature: float = 0.0
+    top_k: int | None = None  # draw among the k most probable
+    top_p: float | None = None  # draw among the fewest symbols whose probability reaches p
+    ban: tuple[int, ...] = ()  # symbols that are never written
+    allowed: Tensor | None = None  # (L, V) or (rows, L, V) bool: what may stand where
+    forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be ≥ 0 (0 is greedy), got {self.temperature}")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k must be ≥ 1, got {self.top_k}")
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
+
+    def restrict(self, logits: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
+        """Logits (M, V) of entries (n, i), with what may not be written there at NEVER; changes `logits`."""
+        if self.ban:
+            logits.index_fill_(-1, torch.tensor(self.ban, device=logits.device), NEVER)
+        if self.allowed is not None:
+            ok = self.allowed[i] if self.allowed.dim() == 2 else self.allowed[state.row[n], i]
+            logits.masked_fill_(~ok, NEVER)
+            empty = (logits <= NEVER / 2).all(-1).nonzero()
+            if len(empty):
+                m = int(empty[0])
+                raise ValueError(f"row {int(state.row[n[m]])}, position {int(i[m])}: no symbol is allowed there")
+        return logits
+
+    def draw(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
+        """A symbol (M,) for each entry (n, i), from log p (M, V)."""
+        token = logp.argmax(-1) if self.temperature == 0 else self._sample(logp, state, n, i)
+        if self.forced is not None:
+            forced = self.forced[i] if self.forced.dim() == 1 else self.forced[state.row[n], i]
+            token = torch.where(forced >= 0, forced, token)
+        return token
+
+    def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
+        """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
+        p = (logp / self.temperature).softmax(-1)
+        if self.top_k is not None and self.top_k < p.shape[-1]:
+            p = p.masked_fill(p < p.topk(self.top_k, -1).values[:, -1:], 0)
+        if self.top_p is not None:
+            best, where = p.sort(-1, descending=True)
+            before = best.cumsum(-1) - best  # probability of everything more probable
+            best = best.masked_fill(before >= self.top_p * best.sum(-1, keepdim=True), 0)
+            p = torch.zeros_like(p).scatter(-1, where, best)
+        cdf = p.double().cumsum(-1)
+        u = uniform(state.seed[n], state.step, i, SYMBOL)
+        target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
+        return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]
