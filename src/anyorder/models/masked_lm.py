@@ -11,10 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.model import NoContext
-
-
-class ModelError(ValueError):
-    """A model that cannot be used, with what is wrong and what to do."""
+from anyorder.models.errors import ModelError, first_line
 
 
 class MaskedLM(nn.Module):
@@ -118,7 +115,7 @@ def _load_weights(where: str, dtype: torch.dtype) -> Any:
             "it, which is never run; convert it to safetensors where you trust it"
         ) from error
     except Exception as error:  # missing, damaged, of an unknown architecture …: as many types as causes
-        raise ModelError(f"cannot load a masked LM from {where}: {_first_line(error)}") from error
+        raise ModelError(f"cannot load a masked LM from {where}: {first_line(error)}") from error
     if found["missing_keys"]:
         names = sorted(found["missing_keys"])
         raise ModelError(
@@ -138,12 +135,8 @@ def _load_tokenizer(where: str) -> Any:
         return AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # its causes are as many as there are tokenizers
         raise ModelError(
-            f"cannot load the tokenizer in {where} (tokenizer.json or vocabulary files): {_first_line(error)}"
+            f"cannot load the tokenizer in {where} (tokenizer.json or vocabulary files): {first_line(error)}"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _encoder_name(model: nn.Module) -> str:
