@@ -1,1 +1,56 @@
-"""The equation p(G|X) as code: torch only, no strings, no files."""
+"""The equation p(G|X) as code: torch only, no strings, no files.
+
+p(G|X) = p(L|X) · ∏_t ∏_i p(z_i^{t+1} | Y^{≤t}, Z^t, X) · p(y_i^{t+1} | Y^{≤t}, X)^{z_i^{t+1}}
+         length           coordinates                      symbols
+"""
+
+from anyorder.core.beam import Beam, beam
+from anyorder.core.coordinates import Coordinates, Region, block, dilated, everywhere, masked, revisit
+from anyorder.core.count import (
+    Count,
+    anneal,
+    chance,
+    constant,
+    entropy_bound,
+    even,
+    factor,
+    fixed,
+    kl_stable,
+    threshold,
+    whole,
+)
+from anyorder.core.decode import Decoder, Result, Step, Times, decode, step, unroll
+from anyorder.core.edit import Edit, Insert, Replace
+from anyorder.core.gibbs import Samples, chains, sampler
+from anyorder.core.length import Counts, Given, Length, UntilEos
+from anyorder.core.look import Cost, ModelError, Reader
+from anyorder.core.model import Context, Model, NoContext
+from anyorder.core.order import (
+    FEATURES,
+    Feature,
+    Order,
+    confidence,
+    leftmost,
+    logp,
+    margin,
+    negent,
+    position,
+    random,
+    rightmost,
+    stale,
+)
+from anyorder.core.parse import OrderError, parse
+from anyorder.core.remask import Metropolis, PathPlanning, ReMDM, TakeBack
+from anyorder.core.score import best, log_likelihood, marginal, pll, token_scores
+from anyorder.core.state import State, View, begin, canvas
+from anyorder.core.symbols import Symbols
+
+__all__ = [
+    "FEATURES", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit", "Feature", "Given",
+    "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError", "PathPlanning",
+    "ReMDM", "Reader", "Region", "Replace", "Result", "Samples", "State", "Step", "Symbols", "TakeBack", "Times",
+    "UntilEos", "View", "anneal", "beam", "begin", "best", "block", "canvas", "chains", "chance", "confidence",
+    "constant", "decode", "dilated", "entropy_bound", "even", "everywhere", "factor", "fixed", "kl_stable",
+    "leftmost", "log_likelihood", "logp", "margin", "marginal", "masked", "negent", "parse", "pll", "position",
+    "random", "revisit", "rightmost", "sampler", "stale", "step", "threshold", "token_scores", "unroll", "whole",
+]  # fmt: skip

@@ -101,12 +101,12 @@ class Reader:
         plain = tokens[n, i] == mask_id
         hidden: Tensor | None = None
         if bool(plain.any()):
-            rows, back = n[plain].unique(return_inverse=True)
+            rows, back = torch.unique(n[plain], return_inverse=True)  # type: ignore[no-untyped-call]
             states = self._hidden(context.take(rows), tokens[rows])
             hidden = states.new_empty(len(n), states.shape[-1])
             hidden[plain] = states[back, i[plain]]
         rest = (~plain).nonzero()[:, 0]
-        for part in rest.split(max(1, CHUNK_TOKENS // tokens.shape[1])):
+        for part in _parts(rest, CHUNK_TOKENS // tokens.shape[1]):
             rows = tokens[n[part]].scatter(1, i[part, None], mask_id)
             states = self._hidden(context.take(n[part]), rows)
             hidden = states.new_empty(len(n), states.shape[-1]) if hidden is None else hidden
@@ -124,7 +124,7 @@ class Reader:
             self.width = self.model.logits(hidden[:1]).shape[-1]
         if top > self.width:
             raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
-        for part in torch.arange(len(n), device=n.device).split(max(1, CHUNK_LOGITS // self.width)):
+        for part in _parts(torch.arange(len(n), device=n.device), CHUNK_LOGITS // self.width):
             yield self._chunk(self.model.logits(hidden[part]), state, tokens, n[part], i[part], reads, top)
 
     def _chunk(
@@ -155,3 +155,9 @@ class Reader:
         if "full" in reads:
             out["full"] = logp
         return out
+
+
+def _parts(index: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`index` (M,) in pieces of at most `size`."""
+    parts: tuple[Tensor, ...] = torch.split(index, max(1, size))  # type: ignore[no-untyped-call]
+    return parts

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from anyorder.core.noise import COORDINATE, gumbel, grid
+from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.state import State, View
 
 EPSILON = 1e-6  # φ_pos's ε: keeps log 0 away

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 
 from anyorder.core.order import FEATURES, Order
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
+)
 
 
 class OrderError(ValueError):

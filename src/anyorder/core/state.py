@@ -144,7 +144,9 @@ def begin(
 def canvas(lengths: Tensor, mask_id: int, pad_id: int, width: int | None = None) -> Tensor:
     """All-mask canvases of the given lengths (N,), padded to the longest (or `width`): (N, L)."""
     if len(lengths) and int(lengths.min()) < 1:
-        raise ValueError(f"row {int(lengths.argmin())}: a canvas needs a length of at least 1, got {int(lengths.min())}")
+        raise ValueError(
+            f"row {int(lengths.argmin())}: a canvas needs a length of at least 1, got {int(lengths.min())}"
+        )
     width = int(lengths.max()) if width is None else width
     inside = torch.arange(width, device=lengths.device) < lengths[:, None]
     return torch.where(inside, mask_id, pad_id)

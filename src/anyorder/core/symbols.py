@@ -10,7 +10,7 @@ from torch import Tensor
 from anyorder.core.noise import SYMBOL, uniform
 from anyorder.core.state import State
 
-NEVER = -1e9  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
+NEVER = -1e4  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +71,7 @@ class Symbols:
         u = uniform(state.seed[n], state.step, i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
         return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]
+
+
+GREEDY = Symbols()
+SAMPLED = Symbols(temperature=1.0)

@@ -1,0 +1,179 @@
+"""argmax over G: length-conditioned beam search over K hypotheses × K′ positions × K″ symbols (section 3.3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyorder.core.count import fixed
+from anyorder.core.decode import Decoder
+from anyorder.core.edit import Replace
+from anyorder.core.look import Cost, Reader
+from anyorder.core.model import Model
+from anyorder.core.noise import DESCEND, combine, mix
+from anyorder.core.order import split_noise
+from anyorder.core.state import State, View
+
+NO = -torch.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Beam:
+    """The K best hypotheses of each row, best first. A hypothesis that does not exist has score −inf."""
+
+    tokens: Tensor  # (N, K, L)
+    logp: Tensor  # (N, K, L) log p of each symbol when it was written
+    score: Tensor  # (N, K) s(h) = log p(L|X) + Σ log p(z) + log p(y), after the length penalty
+    cost: Cost
+
+
+def beam(
+    model: Model,
+    context: Any,
+    state: State,
+    decoder: Decoder,
+    K: int,
+    K1: int = 1,
+    K2: int | None = None,
+    *,
+    coordinate_score: bool = True,
+    length_penalty: float = 0.0,
+) -> Beam:
+    """The K best (Y, Z) paths of each of N rows, by s(h).
+
+    Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols (default K).
+    `coordinate_score=False` leaves log p(z) out of s(h); at τ = 0 positions are ranked but certain, and add nothing.
+    Hypotheses with the same Y are merged, the best kept. `length_penalty` α divides final scores by L^α.
+    """
+    K2 = K if K2 is None else K2
+    for name, value in (("K", K), ("K1", K1), ("K2", K2)):
+        if value < 1:
+            raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
+    if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
+        raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
+    cost = Cost()
+    reader = Reader(model, decoder.symbols, cost)
+    N = len(state.tokens)
+    device = state.tokens.device
+    family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
+    first = torch.arange(N * K, device=device) % K == 0
+    budget = decoder.budget(state)
+    beams = state.take(family)
+    beams = replace(beams, score=torch.where(first, beams.score, NO))
+    context = context.take(family)
+    with torch.inference_mode():
+        for t in range(int((state.length if budget is None else budget).max())):
+            active = decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t
+            active = active & (beams.score > NO)
+            if not bool(active.any()):
+                break
+            beams, parents = _advance(reader, context, beams, decoder, active, K, K1, K2, coordinate_score)
+            if not torch.equal(parents, torch.arange(N * K, device=device)):
+                context = context.take(parents)
+    score = beams.score / beams.length.clamp_min(1) ** length_penalty if length_penalty else beams.score
+    order = score.view(N, K).argsort(dim=-1, descending=True, stable=True)
+    flat = (order + torch.arange(N, device=device)[:, None] * K).flatten()
+    width = beams.tokens.shape[1]
+    tokens, logp = beams.tokens[flat].view(N, K, width), beams.logp[flat].view(N, K, width)
+    return Beam(tokens, logp, score[flat].view(N, K), cost)
+
+
+def _advance(
+    reader: Reader, context: Any, s: State, decoder: Decoder, active: Tensor, K: int, K1: int, K2: int, with_z: bool
+) -> tuple[State, Tensor]:
+    """One step of every beam: (new state, parents (N·K,))."""
+    c = decoder.coordinates
+    L = s.tokens.shape[1]
+    region = c.among.candidates(s) & active[:, None]
+    judged = _view(reader, context, s, region, decoder, K2) if c.reads else View(s.tokens, s.logp)
+    x = c.logits(s, judged, region)
+    if split_noise(c.order)[0] is None:  # nothing but noise: a position is drawn, not searched for
+        x = c.order(s, judged).masked_fill(~region, NO)
+    k1 = min(K1, L)
+    value, u = x.topk(k1, -1)  # (M, K′) positions
+    logz = c.log_probs(s, judged, region).gather(-1, u) if with_z and c.tau else torch.zeros_like(value)
+    logz = torch.where(value == NO, NO, logz)
+    logy, symbol = _expand(reader, context, s, judged, u, value > NO, decoder, K2)  # (M, K′, K″)
+
+    candidate = s.score[:, None, None] + logz[..., None] + logy
+    candidate = torch.where(active[:, None, None], candidate, NO)
+    stays = torch.where(active, NO, s.score)  # a finished hypothesis competes as it is; a dead one stays dead
+    candidate[:, 0, 0] = torch.where(active, candidate[:, 0, 0], stays)
+    symbol = torch.where(active[:, None, None], symbol, s.tokens.gather(1, u)[..., None])
+    wide = k1 * logy.shape[-1]
+    flat = candidate.reshape(-1, K * wide)  # (N, K·K′·K″)
+    flat = flat.masked_fill(flat.isnan(), NO)
+    flat = _merge(flat, _fingerprints(s, u, symbol).reshape(flat.shape))
+    best, pick = flat.topk(min(K, flat.shape[1]), -1)  # (N, K)
+    if best.shape[1] < K:
+        best = torch.nn.functional.pad(best, (0, K - best.shape[1]), value=NO)
+        pick = torch.nn.functional.pad(pick, (0, K - pick.shape[1]))
+    parents = (torch.arange(len(flat), device=u.device)[:, None] * K + pick // wide).flatten()
+    inner = (pick % wide).flatten()
+    where = u[parents, inner // logy.shape[-1], None]  # (M, 1) the position written
+    written = symbol[parents, inner // logy.shape[-1], inner % logy.shape[-1], None]
+    gain = logy[parents, inner // logy.shape[-1], inner % logy.shape[-1], None]
+    was_active = active[parents, None]
+    new = s.take(parents)
+    child = torch.arange(K, device=u.device).repeat(len(flat))
+    z = torch.zeros_like(new.open).scatter(1, where, was_active)
+    new = replace(
+        new,
+        tokens=torch.where(z, written, new.tokens),
+        logp=torch.where(z, gain.nan_to_num(0.0, 0.0, 0.0), new.logp),
+        score=best.flatten(),
+        seed=combine(new.seed, child, DESCEND) if K > 1 else new.seed,
+        step=s.step + 1,
+        memory=new.memory | c.remember(s.take(parents), judged.take(parents), z),
+        view=None,
+    )
+    return decoder.length.finish(new), parents
+
+
+def _view(reader: Reader, context: Any, s: State, region: Tensor, decoder: Decoder, top: int) -> View:
+    c = decoder.coordinates
+    return reader.look(context, s, region, reads=c.reads, conditionals=c.conditionals, top=top)
+
+
+def _expand(
+    reader: Reader, context: Any, s: State, judged: View, u: Tensor, ok: Tensor, decoder: Decoder, K2: int
+) -> tuple[Tensor, Tensor]:
+    """log p and symbol (M, K′, K″) of the best symbols at positions u (M, K′), each conditioned on itself masked."""
+    c = decoder.coordinates
+    filled = ok & ~s.masked.gather(1, u)
+    seen = judged.top_logp is not None and (c.conditionals == "masked" or not bool(filled.any()))
+    if seen:
+        assert judged.top_logp is not None and judged.top_token is not None
+        index = u[..., None].expand(-1, -1, judged.top_logp.shape[-1])
+        return judged.top_logp.gather(1, index), judged.top_token.gather(1, index)
+    m, k = ok.nonzero(as_tuple=True)  # one folded row for each (hypothesis, position)
+    at = torch.zeros(len(m), s.tokens.shape[1], dtype=torch.bool, device=u.device).scatter(1, u[m, k, None], True)
+    rows = s.take(m)
+    view = reader.look(context.take(m), rows, at, hide=at if decoder.hide else None, top=K2)
+    assert view.top_logp is not None and view.top_token is not None
+    logy = view.top_logp.new_full((*u.shape, K2), NO)
+    symbol = torch.zeros(*u.shape, K2, dtype=torch.int64, device=u.device)
+    logy[m, k], symbol[m, k] = view.top_logp[at], view.top_token[at]
+    return logy, symbol
+
+
+def _fingerprints(s: State, u: Tensor, symbol: Tensor) -> Tensor:
+    """A 64-bit fingerprint of every candidate's tokens (M, K′, K″), from its parent's and the one change."""
+    i = torch.arange(s.tokens.shape[1], device=u.device)
+    code = mix(s.tokens + (i << 32))  # (M, L)
+    parent = code.sum(-1)[:, None, None] - code.gather(1, u)[..., None]
+    return parent + mix(symbol + (u << 32)[..., None])
+
+
+def _merge(flat: Tensor, prints: Tensor) -> Tensor:
+    """Candidates (N, C) with all but the best of each fingerprint dead."""
+    order = flat.argsort(dim=-1, descending=True, stable=True)
+    sorted_prints, by_print = prints.gather(-1, order).sort(dim=-1, stable=True)  # stable: the best comes first
+    again = torch.zeros_like(sorted_prints, dtype=torch.bool)
+    again[:, 1:] = sorted_prints[:, 1:] == sorted_prints[:, :-1]
+    again = torch.zeros_like(again).scatter(-1, by_print, again)  # back to order of score
+    again = torch.zeros_like(again).scatter(-1, order, again)  # back to the candidates' own order
+    return flat.masked_fill(again, NO)

@@ -1,0 +1,149 @@
+"""(a) Coordinates: p(z | Y^≤t, Z^t, X), from an order, a count and the region to choose among."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyorder.core.count import ONE, Count, Ranked
+from anyorder.core.look import Conditionals
+from anyorder.core.noise import COORDINATE, grid, gumbel
+from anyorder.core.order import Order, split_noise
+from anyorder.core.state import State, View
+
+Mask = Callable[[State], Tensor]  # state → (N, L) bool
+
+
+@dataclass(frozen=True)
+class Region:
+    """Which positions may be chosen now, and the extent (N, L) whose size is the L of counts."""
+
+    name: str
+    candidates: Mask = field(compare=False, repr=False)
+    extent: Mask = field(compare=False, repr=False)
+
+
+def _open(state: State) -> Tensor:
+    return state.open
+
+
+masked = Region("masked", lambda state: state.masked, _open)
+everywhere = Region("everywhere", _open, _open)
+
+
+def _revisit(state: State) -> Tensor:
+    missing = state.masked
+    return torch.where(missing.any(-1, keepdim=True), missing, state.open)
+
+
+revisit = Region("revisit", _revisit, _open)  # what is masked; once nothing is, everything again (T = 2L)
+
+
+def block(size: int) -> Region:
+    """Blocks of `size` open positions, left to right: the masked positions of the first unfinished one."""
+    if size < 1:
+        raise ValueError(f"block needs a size of at least 1, got {size}")
+
+    def extent(state: State) -> Tensor:
+        missing = state.masked
+        place = torch.where(missing, state.place, torch.iinfo(torch.int64).max)
+        current = place.amin(-1, keepdim=True) // size
+        return state.open & (state.place // size == current)
+
+    return Region(f"block({size})", lambda state: extent(state) & state.masked, extent)
+
+
+def dilated(size: int) -> Region:
+    """Within each block of `size`, positions far apart together: every size/2-th, then every size/4-th, … (DUS)."""
+    if size < 1:
+        raise ValueError(f"dilated needs a size of at least 1, got {size}")
+    strides = [s for s in (size >> k for k in range(1, size.bit_length() + 1)) if s] or [1]
+    levels = [next(level for level, s in enumerate(strides) if place % s == 0) for place in range(size)]
+    blocks = block(size)
+
+    def extent(state: State) -> Tensor:
+        level = torch.tensor(levels, device=state.tokens.device)[state.place.clamp_min(0) % size]
+        here = blocks.candidates(state)
+        current = torch.where(here, level, size).amin(-1, keepdim=True)
+        return blocks.extent(state) & (level == current)
+
+    return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent)
+
+
+class Choice(NamedTuple):
+    """The coordinates of one step."""
+
+    z: Tensor  # (N, L) bool
+    logz: Tensor  # (N,) log p(z)
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Choose o_t positions of a region: the best by the order, or drawn from its softmax.
+
+    temperature τ = 0 takes the best (log p(z) = 0). τ > 0 draws without replacement from softmax(φ/τ) by Gumbel
+    top-k, and log p(z) is that of the coordinates in the order drawn (Plackett–Luce). An order with a term
+    w·random is the same as the rest of it at τ = w; `random` alone is uniform.
+    """
+
+    order: Order
+    count: Count = ONE
+    among: Region = masked
+    temperature: float = 0.0
+    conditionals: Conditionals = "visible"  # how the order sees a written position: as it is, or with itself masked
+    reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass a step
+
+    def __post_init__(self) -> None:
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
+        if self.temperature and split_noise(self.order)[1]:
+            raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
+
+    @property
+    def tau(self) -> float:
+        """The temperature in force."""
+        return self.temperature or abs(split_noise(self.order)[1])
+
+    @property
+    def reads(self) -> frozenset[str]:
+        return self.order.reads | self.count.reads
+
+    def logits(self, state: State, view: View, region: Tensor) -> Tensor:
+        """φ/τ (or φ, where the best are taken), −inf outside the region: (N, L)."""
+        order = split_noise(self.order)[0]
+        x = torch.zeros_like(state.logp) if order is None else order(state, view).to(state.logp.dtype)
+        return (x / (self.tau or 1.0)).masked_fill(~region, -torch.inf)
+
+    def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
+        """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""
+        x = self.logits(state, view, region)
+        if self.tau:
+            return x.log_softmax(-1)
+        best = x.argmax(-1, keepdim=True)
+        return torch.full_like(x, -torch.inf).scatter(-1, best, 0.0).masked_fill(~region, -torch.inf)
+
+    def choose(self, state: State, view: View) -> Choice:
+        region = self.among.candidates(state)
+        x = self.logits(state, view, region)
+        key = x.double()
+        if self.tau:
+            key = key + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
+        rank = key.argsort(dim=-1, descending=True, stable=True)
+        z = self.count(state, view, Ranked(region, rank, self.among.extent(state).sum(-1)))
+        return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        return self.order.remember(state, view, z) | self.count.remember(state, view, z)
+
+
+def _plackett_luce(x: Tensor, z: Tensor, rank: Tensor) -> Tensor:
+    """Σ_j x₍ⱼ₎ − log Σ_{m ≥ j} exp x₍ₘ₎ over the chosen, in order of rank, everything else after them: (N,)."""
+    chosen = z.gather(-1, rank)
+    first = chosen.int().argsort(dim=-1, descending=True, stable=True)  # chosen ones first, ranks kept
+    ordered = x.gather(-1, rank).gather(-1, first)
+    rest = ordered.flip(-1).logcumsumexp(-1).flip(-1)
+    return torch.where(chosen.gather(-1, first), ordered - rest, 0.0).sum(-1)

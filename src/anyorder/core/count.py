@@ -1,0 +1,164 @@
+"""(a) Count: how many coordinates at once, o_t; which of the ranked positions are taken in this step.
+
+L is the size of the region's extent: the whole canvas for `masked` and `everywhere`, the block for `block`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyorder.core.noise import AMOUNT, grid, uniform
+from anyorder.core.state import State, View
+
+
+class Ranked(NamedTuple):
+    """The positions of a region, best first."""
+
+    region: Tensor  # (N, L) bool: the positions to choose among
+    rank: Tensor  # (N, L) int64: positions, best first; those outside the region come last
+    size: Tensor  # (N,) int64: L, the number of open positions in the region's extent
+
+
+@dataclass(frozen=True)
+class Count:
+    """(state, view, ranked) → z (N, L) bool. At least `minimum` are taken where the region has as many."""
+
+    name: str
+    take: Callable[[State, View, Ranked], Tensor] = field(compare=False, repr=False)
+    reads: frozenset[str] = frozenset()
+    minimum: int = 1
+    remember: Callable[[State, View, Tensor], dict[str, Tensor]] = field(
+        default=lambda state, view, z: {}, compare=False, repr=False
+    )
+
+    def __call__(self, state: State, view: View, ranked: Ranked) -> Tensor:
+        z = self.take(state, view, ranked) & ranked.region
+        return z | first(ranked, torch.full_like(ranked.size, self.minimum)) if self.minimum else z
+
+
+def first(ranked: Ranked, k: Tensor) -> Tensor:
+    """z of the k (N,) best positions."""
+    inside = torch.arange(ranked.rank.shape[1], device=k.device) < k[:, None]
+    return torch.zeros_like(ranked.region).scatter(-1, ranked.rank, inside) & ranked.region
+
+
+def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
+    """z of the longest run of best positions that are all `ok`, given in order of rank (N, L)."""
+    return first(ranked, ok.long().cumprod(-1).sum(-1))
+
+
+def number(name: str, k: Callable[[State, Tensor], Tensor]) -> Count:
+    """A count that is a number: k(state, L (N,)) → (N,)."""
+    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)))
+
+
+def _at_least_one(name: str, value: int) -> None:
+    if value < 1:
+        raise ValueError(f"{name} needs a whole number of at least 1, got {value}")
+
+
+def fixed(k: int) -> Count:
+    """o_t = k."""
+    _at_least_one("fixed", k)
+    return number(f"fixed({k})", lambda state, size: torch.full_like(size, k))
+
+
+def constant(steps: int) -> Count:
+    """o_t = ⌈L/T⌉: done after at most T steps."""
+    _at_least_one("constant", steps)
+    return number(f"constant({steps})", lambda state, size: (size + steps - 1) // steps)
+
+
+def even(steps: int) -> Count:
+    """L divided evenly over T steps, the remainder to the first ones (LLaDA's num_transfer_tokens)."""
+    _at_least_one("even", steps)
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        share, rest = ranked.size // steps, ranked.size % steps
+        written = ranked.size - ranked.region.sum(-1)
+        return first(ranked, share + (written < rest * (share + 1)).long())
+
+    return Count(f"even({steps})", take)
+
+
+def anneal(steps: int) -> Count:
+    """o_t = max(1, ⌊L·(T − t)/T⌋), t = 0 … T−1: from L down to 1."""
+    _at_least_one("anneal", steps)
+    return number(f"anneal({steps})", lambda state, size: (size * (steps - state.step) // steps).clamp_min(1))
+
+
+whole = Count("whole", lambda state, view, ranked: ranked.region)  # everything in the region
+
+
+def threshold(p: float) -> Count:
+    """All positions whose proposed symbol has probability ≥ p."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"threshold needs a probability in [0, 1], got {p}")
+    return Count(f"threshold({p:g})", lambda state, view, ranked: view.logp.exp() >= p, frozenset({"logp"}))
+
+
+def factor(f: float) -> Count:
+    """The largest n with (n + 1)(1 − c₍ₙ₎) < f, c₍ₙ₎ the n-th best confidence (Fast-dLLM)."""
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        c = view.logp.exp().gather(-1, ranked.rank)
+        n = torch.arange(1, c.shape[1] + 1, device=c.device)
+        fits = ((n + 1) * (1 - c) < f) & ranked.region.gather(-1, ranked.rank)
+        return first(ranked, (fits * n).amax(-1))
+
+    return Count(f"factor({f:g})", take, frozenset({"logp"}))
+
+
+def entropy_bound(gamma: float) -> Count:
+    """The longest prefix with Σ H₍ᵢ₎ − max H₍ᵢ₎ ≤ γ: bounds the error of drawing them independently (EB-Sampler)."""
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        assert view.entropy is not None
+        h = view.entropy.masked_fill(~ranked.region, 0).gather(-1, ranked.rank)
+        return prefix(ranked, h.cumsum(-1) - h.cummax(-1).values <= gamma)
+
+    return Count(f"entropy_bound({gamma:g})", take, frozenset({"entropy"}))
+
+
+def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
+    """Positions with c > p whose distribution moved by KL(p_t ‖ p_{t−1}) < ε in each of the last n steps (KLASS).
+
+    It compares whole distributions, so it keeps (N, L, |V|) of them; no other count pays for that.
+    """
+    _at_least_one("kl_stable", history)
+
+    def calm(state: State, view: View) -> Tensor:
+        """(N, L) int64: for how many steps in a row each position has been stable."""
+        assert view.full is not None
+        before = state.memory.get("position:distribution")
+        if before is None:
+            return torch.zeros_like(state.tokens)
+        kl = (view.full.exp() * (view.full - before)).sum(-1)
+        return torch.where(kl < epsilon, state.memory["position:calm"] + 1, 0)
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        return (calm(state, view) >= history) & (view.logp.exp() > p)
+
+    def remember(state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        assert view.full is not None
+        return {"position:distribution": view.full, "position:calm": calm(state, view)}
+
+    name = f"kl_stable({p:g}, {epsilon:g}, {history})"
+    return Count(name, take, frozenset({"logp", "full"}), remember=remember)
+
+
+def chance(name: str, p: Callable[[State], float]) -> Count:
+    """Each position of the region with probability p(state), independently; may be none."""
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < p(state)
+
+    return Count(name, take, minimum=0)
+
+
+ONE = fixed(1)

@@ -1,0 +1,176 @@
+"""∏_t: one pure step over one batched state; `unroll` yields every step, `decode` keeps the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyorder.core.coordinates import Coordinates
+from anyorder.core.edit import REPLACE, Edit
+from anyorder.core.length import Known, Length
+from anyorder.core.look import Cost, Reader
+from anyorder.core.model import Model
+from anyorder.core.state import State, View
+from anyorder.core.symbols import GREEDY, Symbols
+
+
+@dataclass(frozen=True)
+class Times:
+    """T = factor × L, each row by its own length."""
+
+    factor: int
+
+
+class _Free(Known):
+    """Any length: the canvas is given."""
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        raise ValueError("this decoder has no length model: give it one (Counts, Given, UntilEos), or give canvases")
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A composition of the equation's terms: everything that can be chosen about a generation."""
+
+    coordinates: Coordinates
+    symbols: Symbols = GREEDY
+    length: Length = field(default_factory=_Free)
+    steps: int | Times | None = None  # T; None: until nothing is masked
+    edit: Edit = REPLACE
+    hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
+
+    def __post_init__(self) -> None:
+        steps = self.steps.factor if isinstance(self.steps, Times) else self.steps
+        if steps is not None and steps < 1:
+            raise ValueError(f"a decoder needs at least 1 step, got {steps}")
+
+    def budget(self, state: State) -> Tensor | None:
+        """(N,) the number of steps T of each row; None: until nothing is masked."""
+        if self.steps is None:
+            return None
+        return state.length * self.steps.factor if isinstance(self.steps, Times) else state.length * 0 + self.steps
+
+
+class Step(NamedTuple):
+    """One step of some of the rows: what was decided and what came of it."""
+
+    rows: Tensor  # (n,) int64: which rows of the first state these are
+    before: State  # Y^t
+    z: Tensor  # (n, L) bool: the coordinates
+    logz: Tensor  # (n,) log p(z)
+    view: View  # p(y | Y^t, X) at z, as the symbols were drawn
+    state: State  # Y^{t+1}
+    judged: View | None = None  # the view that the coordinates were chosen by, where they looked
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Where every row ended, in the order given, and what it cost."""
+
+    tokens: Tensor  # (N, L)
+    logp: Tensor  # (N, L) log p of each symbol when it was written
+    score: Tensor  # (N,) log p(G|X)
+    steps: Tensor  # (N,) steps taken
+    cost: Cost
+
+
+def step(
+    reader: Reader, context: Any, state: State, decoder: Decoder, last: Tensor | bool = False, top: int = 0
+) -> Step:
+    """Y^t → Y^{t+1}. `last` (N,) marks rows in their final step, where every mask that is left is written.
+
+    One forward pass, or two where the equation needs them: a written position that was chosen by looking is masked
+    before its symbol is drawn. A position that is <mask> already was seen in that very state: the first pass serves.
+    """
+    c, edit = decoder.coordinates, decoder.edit
+    look = partial(reader.look, context)
+    region = c.among.candidates(state)
+    judged = state.view
+    if c.reads and judged is None:
+        at = state.open if edit.reads or c.reuse else region
+        judged = look(state, at, reads=c.reads | edit.reads, conditionals=c.conditionals, top=top)
+    blank = View(state.tokens, state.logp)
+    z, logz = c.choose(state, blank if judged is None else judged)
+    z = z | (state.masked & torch.as_tensor(last, device=z.device).reshape(-1, 1))
+
+    if judged is None or (c.reuse and state.view is not None):
+        at = state.open if edit.reads or c.reuse else z
+        view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hide else None, top=top)
+    else:
+        view = judged if not decoder.hide else _hidden_too(reader, context, state, z, judged, c, top)
+    new = edit(replace(state, view=judged), z, view, look)
+    memory = new.memory | c.remember(state, blank if judged is None else judged, z)
+    gained = torch.where(z, view.logp, 0.0).sum(-1)
+    new = replace(new, score=state.score + logz + gained, step=state.step + 1, memory=memory)
+    if c.reuse:  # the next step judges by this pass, and asks it about the symbols now in place
+        new = replace(
+            new, view=view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
+        )
+    return Step(torch.arange(len(z), device=z.device), state, z, logz, view, decoder.length.finish(new), judged)
+
+
+def _hidden_too(reader: Reader, context: Any, state: State, z: Tensor, judged: View, c: Coordinates, top: int) -> View:
+    """`judged`, with rows that chose a written position looked at again with that position masked."""
+    again = (z & ~state.masked).any(-1)
+    if c.conditionals == "masked":  # a single coordinate was judged with itself masked: that is its conditional
+        again = again & (z.sum(-1) > 1)
+    rows = again.nonzero()[:, 0]
+    if not len(rows):
+        return judged
+    fresh = reader.look(context.take(rows), state.take(rows), z[rows], hide=z[rows], top=top)
+
+    def put(old: Tensor | None, new: Tensor | None) -> Tensor | None:
+        if old is None or new is None:
+            return old
+        here = z[rows].reshape(*z[rows].shape, *[1] * (old.dim() - 2))
+        return old.index_copy(0, rows, torch.where(here, new, old[rows]))
+
+    return View(*map(put, judged, fresh))  # type: ignore[arg-type]
+
+
+def unroll(
+    model: Model, context: Any, state: State, decoder: Decoder, *, cost: Cost | None = None, alternatives: int = 0
+) -> Iterator[Step]:
+    """Every step of a generation. Rows that are done leave the batch; `Step.rows` says which are left.
+
+    `alternatives` asks for that many best symbols of each position, as `view.top_token` and `view.top_logp`.
+    """
+    reader = Reader(model, decoder.symbols, Cost() if cost is None else cost)
+    rows = torch.arange(len(state.tokens), device=state.tokens.device)
+    budget = decoder.budget(state)
+    while True:
+        active = decoder.edit.pending(state).any(-1) if budget is None else budget > state.step
+        if not bool(active.all()):
+            keep = active.nonzero()[:, 0]
+            state, context, rows = state.take(keep).trim(), context.take(keep), rows[keep]
+            budget = None if budget is None else budget[keep]
+        if not len(rows):
+            return
+        last = False if budget is None else budget == state.step + 1
+        with torch.inference_mode():
+            taken = step(reader, context, state, decoder, last, alternatives)
+        yield taken._replace(rows=rows)
+        state = taken.state
+
+
+def decode(model: Model, context: Any, state: State, decoder: Decoder) -> Result:
+    """Run a decoder to its end."""
+    cost = Cost()
+    tokens, logp, score = state.tokens.clone(), state.logp.clone(), state.score.clone()
+    steps = torch.zeros_like(state.row)
+    for taken in unroll(model, context, state, decoder, cost=cost):
+        new, rows = taken.state, taken.rows
+        width = new.tokens.shape[1]
+        if width > tokens.shape[1]:  # an insertion made the canvas longer
+            grow = (0, width - tokens.shape[1])
+            tokens = torch.nn.functional.pad(tokens, grow, value=state.pad_id)
+            logp = torch.nn.functional.pad(logp, grow)
+        tokens[rows, :width], logp[rows, :width] = new.tokens, new.logp
+        tokens[rows, width:] = state.pad_id
+        score[rows], steps[rows] = new.score, new.step
+    return Result(tokens, logp, score, steps, cost)

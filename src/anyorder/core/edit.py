@@ -1,0 +1,101 @@
+"""Edit: Y^{t+1} from Y^t, given the coordinates and the symbols proposed there. Replace, or insert (appendix B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from anyorder.core.state import State, View
+
+Look = Callable[..., View]  # (state, at, reads=…, hide=…, conditionals=…) → View: another pass, if an edit needs one
+
+
+class Edit(Protocol):
+    """A rule for the next canvas. `reads` is what it wants to know of every open position before it edits."""
+
+    @property
+    def reads(self) -> frozenset[str]: ...
+
+    def pending(self, state: State) -> Tensor:
+        """(N, L) what is still to be written."""
+        ...
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State: ...
+
+
+def write(state: State, z: Tensor, view: View) -> State:
+    """y_i^{t+1} = (1 − z_i)·y_i^t + z_i·ỹ_i."""
+    return replace(
+        state, tokens=torch.where(z, view.token, state.tokens), logp=torch.where(z, view.logp, state.logp), view=None
+    )
+
+
+def erase(state: State, where: Tensor) -> State:
+    """Back to <mask> at `where` (N, L)."""
+    return replace(
+        state, tokens=state.tokens.masked_fill(where, state.mask_id), logp=state.logp.masked_fill(where, 0.0)
+    )
+
+
+class Replacing:
+    """What every edit that keeps the canvas's length shares: it is done when nothing is masked."""
+
+    reads: frozenset[str] = frozenset()
+
+    def pending(self, state: State) -> Tensor:
+        return state.masked
+
+
+class Replace(Replacing):
+    """The symbols at z are replaced."""
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        return write(state, z, view)
+
+
+REPLACE = Replace()
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Relative coordinates: z_i = 1 inserts a symbol into the slot before position i; all to the right moves.
+
+    The canvas ends in a fixed symbol, so that the last slot exists. Every slot is open until the model answers
+    `stop_id` there; an inserted symbol leaves an open slot on either side.
+    """
+
+    stop_id: int
+    longest: int  # rows of this length take no more insertions
+    reads: frozenset[str] = frozenset()
+
+    def pending(self, state: State) -> Tensor:
+        room = (state.tokens != state.pad_id).sum(-1, keepdim=True) < self.longest
+        return state.open & room
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        z = z & self.pending(state)
+        stop = z & (view.token == self.stop_id)
+        room = self.longest - (state.tokens != state.pad_id).sum(-1, keepdim=True)
+        put = z & ~stop & ((z & ~stop).long().cumsum(-1) <= room)
+        shift = put.long().cumsum(-1)  # (N, L) how far each symbol moves
+        width = state.tokens.shape[1] + int(shift[:, -1].max())
+        there = torch.arange(state.tokens.shape[1], device=z.device) + shift
+        n, i = put.nonzero(as_tuple=True)
+
+        def move(values: Tensor, fill: float, new: Tensor | bool) -> Tensor:
+            out = values.new_full((len(values), width), fill).scatter(1, there, values)
+            out[n, there[n, i] - 1] = new[n, i] if isinstance(new, Tensor) else torch.tensor(new, dtype=values.dtype)
+            return out
+
+        moved = replace(
+            state,
+            tokens=move(state.tokens, state.pad_id, view.token),
+            open=move(state.open & ~stop, False, True),
+            logp=move(state.logp, 0.0, view.logp),
+            view=None,
+        )
+        return moved.trim()

@@ -1,0 +1,109 @@
+"""(c) Length: p(L|X). Which target lengths to try, with which log-probability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from anyorder.core.state import State
+
+
+class Length(Protocol):
+    """p(L|X). A learned predictor reads the model's context; the others need the source's length at most."""
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """The n best lengths of each of B inputs, best first, and log p(L|X): (B, n) int64, (B, n)."""
+        ...
+
+    def finish(self, state: State) -> State:
+        """After each step: close what the length no longer allows."""
+        ...
+
+
+class Known:
+    """A length that is decided before generation begins."""
+
+    def finish(self, state: State) -> State:
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Counts(Known):
+    """p(L|X) estimated from training pairs: how often a source of S tokens had a target of L.
+
+    p(L|S) = (count(S, L) + q(L|S)) / (count(S) + 1), with q a discretised normal around the least-squares line of
+    target on source lengths. q breaks ties, and answers for a source length that was never seen.
+    """
+
+    table: Tensor  # (S+1, L+1) counts
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[int, int]]) -> Counts:
+        """From (source length, target length) pairs, one a training pair."""
+        data = torch.tensor(list(pairs), dtype=torch.int64).reshape(-1, 2)
+        if not len(data):
+            raise ValueError("no training pairs to estimate p(L|X) from")
+        table = torch.zeros(int(data[:, 0].max()) + 1, int(data[:, 1].max()) + 1, dtype=torch.float64)
+        table.index_put_((data[:, 0], data[:, 1]), torch.ones(len(data), dtype=torch.float64), accumulate=True)
+        return cls(table)
+
+    def _line(self) -> tuple[float, float, float]:
+        """Slope, intercept and residual deviation of target on source lengths."""
+        total = self.table.sum()
+        s = torch.arange(self.table.shape[0], dtype=torch.float64)
+        t = torch.arange(self.table.shape[1], dtype=torch.float64)
+        mean_s, mean_t = (self.table.sum(1) @ s) / total, (self.table.sum(0) @ t) / total
+        var_s = self.table.sum(1) @ (s - mean_s) ** 2 / total
+        cov = (s - mean_s) @ self.table @ (t - mean_t) / total
+        slope = float(cov / var_s) if var_s > 0 else float(mean_t / mean_s.clamp_min(1))
+        intercept = float(mean_t) - slope * float(mean_s)
+        residual = (self.table * (t - slope * s[:, None] - intercept) ** 2).sum() / total
+        return slope, intercept, max(float(residual) ** 0.5, 0.5)
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        if n < 1:
+            raise ValueError(f"at least 1 length candidate is needed, got {n}")
+        slope, intercept, deviation = self._line()
+        longest = int(source_lengths.max()) if len(source_lengths) else 0
+        width = max(self.table.shape[1], int(slope * longest + intercept + 4 * deviation) + 1, n + 1)
+        source = source_lengths.cpu()
+        counts = torch.zeros(len(source), width, dtype=torch.float64)
+        seen = source < self.table.shape[0]
+        counts[seen, : self.table.shape[1]] = self.table[source[seen]]
+        t = torch.arange(width, dtype=torch.float64)
+        q = (-0.5 * ((t - slope * source[:, None].double() - intercept) / deviation) ** 2).masked_fill(t < 1, -1e9)
+        p = (counts + q.softmax(-1)) / (counts.sum(-1, keepdim=True) + 1)
+        logp, lengths = p.log().masked_fill(t < 1, -torch.inf).topk(n, -1)
+        return lengths.to(source_lengths.device), logp.float().to(source_lengths.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Known):
+    """The length is known: one for all, or one per input (a fixed or a gold length)."""
+
+    lengths: int | Tensor
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        value = torch.as_tensor(self.lengths, device=source_lengths.device).expand(len(source_lengths))
+        return value[:, None].clone(), torch.zeros(len(value), 1, device=value.device)
+
+
+@dataclass(frozen=True)
+class UntilEos:
+    """p(L|X) is implied by a causal model: the row ends where <eos> is written, or at the longest length."""
+
+    longest: int
+    eos_id: int
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        return Given(self.longest).propose(source_lengths, n)
+
+    def finish(self, state: State) -> State:
+        """Everything right of a written <eos> is closed padding."""
+        ended = state.open & (state.tokens == self.eos_id)
+        after = (ended.long().cumsum(-1) - ended.long()) > 0
+        return replace(state, tokens=state.tokens.masked_fill(after, state.pad_id), open=state.open & ~after, view=None)

@@ -1,0 +1,117 @@
+"""Edits that take symbols back: P2, ReMDM, WINO, and the Metropolis correction of adaptive Gibbs sampling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from anyorder.core.coordinates import Coordinates
+from anyorder.core.edit import Look, Replacing, erase, write
+from anyorder.core.noise import ACCEPT, TAKE_BACK, grid, uniform
+from anyorder.core.state import State, View, merge
+
+
+def lowest(score: Tensor, among: Tensor, k: Tensor) -> Tensor:
+    """(N, L) bool: the k (N,) positions of `among` with the lowest score."""
+    rank = score.masked_fill(~among, torch.inf).argsort(dim=-1, stable=True)
+    inside = torch.arange(score.shape[1], device=k.device) < k[:, None]
+    return torch.zeros_like(among).scatter(-1, rank, inside) & among
+
+
+@dataclass(frozen=True)
+class PathPlanning(Replacing):
+    """P2, self-planning: propose a symbol at every mask, keep the ⌊L·(t+1)/T⌋ best of all, re-mask the rest.
+
+    The planner's score is log p of the symbol, times η for one that stood there before: η > 1 re-masks more.
+    """
+
+    steps: int
+    eta: float = 1.0
+    reads: frozenset[str] = frozenset({"current"})
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        assert view.current is not None
+        score = torch.where(z, view.logp, self.eta * view.current)
+        new = write(state, z, view)
+        keep = state.length * (state.step + 1) // self.steps
+        return erase(new, lowest(score, state.open, state.length - keep))
+
+
+@dataclass(frozen=True)
+class ReMDM(Replacing):
+    """Re-mask each written symbol with probability σ_t = min(η, (1 − α_s)/α_t), α_t = t/T and α_s = (t+1)/T.
+
+    Unmasking with `unmask_probability` beside it keeps the marginals of masked diffusion at every step.
+    """
+
+    steps: int
+    eta: float
+
+    def sigma(self, step: int) -> float:
+        before, after = step / self.steps, (step + 1) / self.steps
+        return min(self.eta, (1 - after) / before) if before else 0.0
+
+    def unmask_probability(self, state: State) -> float:
+        """(α_s − (1 − σ)·α_t)/(1 − α_t)."""
+        before, after = state.step / self.steps, (state.step + 1) / self.steps
+        return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        written = state.open & ~state.masked & ~z
+        u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
+        return erase(write(state, z, view), written & (u < self.sigma(state.step)))
+
+
+@dataclass(frozen=True)
+class TakeBack(Replacing):
+    """WINO: after a draft, re-mask what the rest of the canvas does not support: p(y_i | y_≠i, X) < p.
+
+    The leave-one-out probabilities are exact: a folded pass over the new canvas. At most one fewer than were
+    written is taken back, so every step makes progress.
+    """
+
+    p: float
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        new = write(state, z, view)
+        written = new.open & ~new.masked
+        again = look(new, written, reads=frozenset({"current"}), conditionals="masked")
+        assert again.current is not None
+        doubtful = written & (again.current.exp() < self.p)
+        allowance = (z.sum(-1) - 1).clamp_min(0)
+        return erase(new, lowest(again.current, doubtful, torch.minimum(allowance, doubtful.sum(-1))))
+
+
+@dataclass(frozen=True)
+class Metropolis(Replacing):
+    """Adaptive Gibbs made exact: accept the new symbol with probability min(1, q_i(Y′)/q_i(Y)).
+
+    q_i is the probability of choosing coordinate i before and after the change. The chain that picks coordinates by
+    a softmax of features is not stationary at p without it, because the softmax's normaliser depends on the symbol
+    being replaced. Positions that hold <mask> are always accepted: there the chain has not begun.
+    """
+
+    coordinates: Coordinates
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+        c = self.coordinates
+        region = c.among.candidates(state)
+        judge = look(state, region, reads=c.reads, conditionals=c.conditionals) if state.view is None else state.view
+        new = write(state, z, view)
+        after = look(new, region, reads=c.reads, conditionals=c.conditionals)
+        ratio = c.log_probs(new, after, region) - c.log_probs(state, judge, region)  # (N, L)
+        ratio = torch.where(z, ratio, 0.0).sum(-1)
+        u = uniform(state.seed, state.step, ACCEPT).to(ratio.dtype)
+        accept = (u.log() < ratio) | (z & state.masked).any(-1)
+        keep = accept[:, None]
+        memory = dict(state.memory)
+        memory["accepted"] = memory.get("accepted", torch.zeros_like(state.score)) + accept.to(state.score.dtype)
+        return replace(
+            new,
+            tokens=torch.where(keep, new.tokens, state.tokens),
+            logp=torch.where(keep, new.logp, state.logp),
+            memory=memory,
+            view=merge(keep.expand_as(z), after, judge),
+        )

@@ -1,0 +1,77 @@
+"""Scores: which Y to return. Path log p(G|X) is in the results; here are the others, and `best`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from anyorder.core.decode import Decoder, decode
+from anyorder.core.look import Cost, Reader
+from anyorder.core.model import Model
+from anyorder.core.state import State
+from anyorder.core.symbols import Symbols
+
+Normalise = Literal["sum", "mean"]
+
+
+def token_scores(model: Model, context: Any, state: State, *, masked: bool, cost: Cost | None = None) -> Tensor:
+    """log p of each open symbol in place (N, L), 0 elsewhere.
+
+    masked=True conditions every position on all the others, itself masked (folded into rows, in chunks); False is
+    one pass over the canvas as it is, which for a causal model is its own log-likelihood.
+    """
+    reader = Reader(model, Symbols(), Cost() if cost is None else cost)
+    conditionals: Literal["masked", "visible"] = "masked" if masked else "visible"
+    with torch.inference_mode():
+        view = reader.look(context, state, state.open, reads=frozenset({"current"}), conditionals=conditionals)
+    assert view.current is not None
+    return view.current
+
+
+def pll(model: Model, context: Any, state: State, cost: Cost | None = None) -> Tensor:
+    """Pseudo log-likelihood Σ_i log p(y_i | y_≠i, X) over the open positions: (N,)."""
+    return token_scores(model, context, state, masked=True, cost=cost).sum(-1)
+
+
+def log_likelihood(model: Model, context: Any, state: State, cost: Cost | None = None) -> Tensor:
+    """Σ_i log p(y_i | y_<i, X) of a causal model, in one pass: (N,). Include <eos> in the canvas to count it."""
+    return token_scores(model, context, state, masked=False, cost=cost).sum(-1)
+
+
+def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples: int) -> Tensor:
+    """Monte Carlo log p(Y|X) of written canvases over `samples` generation paths each: (N,).
+
+    Z is drawn from the decoder's coordinates while the symbols are forced to Y, so that
+    E_Z[∏_t p(y_{z_t} | Y^{t}, X)] = Σ_Z ∏_t p(z_t | Y^t)·p(y_{z_t} | Y^t, X) = p(Y|X).
+    """
+    if samples < 1:
+        raise ValueError(f"a Monte Carlo estimate needs at least 1 sample, got {samples}")
+    n = len(state.tokens)
+    rows = torch.arange(n, device=state.tokens.device).repeat_interleave(samples)
+    many = state.take(rows)
+    draw = torch.arange(len(rows), device=rows.device) % samples
+    forced = torch.where(many.open, many.tokens, -1)
+    symbols = replace(decoder.symbols, forced=forced, temperature=0.0)
+    blank = replace(
+        many,
+        tokens=many.tokens.masked_fill(many.open, many.mask_id),
+        logp=torch.zeros_like(many.logp),
+        score=torch.zeros_like(many.score),
+        seed=many.seed + (draw << 40),
+        row=torch.arange(len(rows), device=rows.device),
+    )
+    result = decode(model, context.take(rows), blank, replace(decoder, symbols=symbols))
+    log_path = result.logp.sum(-1).view(n, samples)
+    return log_path.logsumexp(-1) - torch.log(torch.tensor(float(samples)))
+
+
+def best(scores: Tensor, lengths: Tensor, *, normalise: Normalise = "mean", penalty: float | None = None) -> Tensor:
+    """The index (B,) of the best of C candidates, from scores and lengths (B, C).
+
+    normalise="mean" divides by the length, "sum" compares as they are; `penalty` α divides by L^α instead.
+    """
+    exponent = penalty if penalty is not None else (1.0 if normalise == "mean" else 0.0)
+    return (scores / lengths.clamp_min(1).to(scores.dtype) ** exponent).argmax(-1)

@@ -1,0 +1,213 @@
+"""Every named decoder, one or two lines each: put one beside its paper's sentence and compare.
+
+C is which coordinates, D the whole decoder. T is a number of steps, L a canvas's length.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+
+from anyorder.core import (
+    Coordinates as C,
+)
+from anyorder.core import (
+    Decoder as D,
+)
+from anyorder.core import (
+    Insert,
+    Order,
+    PathPlanning,
+    ReMDM,
+    Symbols,
+    TakeBack,
+    Times,
+    UntilEos,
+    anneal,
+    block,
+    chance,
+    confidence,
+    constant,
+    dilated,
+    entropy_bound,
+    even,
+    everywhere,
+    factor,
+    fixed,
+    kl_stable,
+    leftmost,
+    logp,
+    margin,
+    masked,
+    negent,
+    parse,
+    position,
+    random,
+    revisit,
+    rightmost,
+    sampler,
+    stale,
+    threshold,
+    whole,
+)
+
+# Section 4, "Handcrafted decoding strategies": one position at a time, T = L.
+uniform = D(C(random))  # τ → ∞: a position uniformly at random, without replacement
+left2right = D(C(position))  # α_pos = 1
+least2most = D(C(logp))  # α_logp = 1
+easy_first = D(C(negent + logp))  # α_negent = α_logp = 1
+hard_first = D(C(-negent + -logp))  # easy-first with its signs flipped (section 6)
+right2left = D(C(rightmost))
+most_confident = D(C(confidence))
+largest_margin = D(C(margin))  # top-probability margin (Kim et al. 2025)
+
+
+# Section 2.1, the special cases.
+def autoregressive(longest: int, eos_id: int) -> D:
+    """Monotonic, one symbol at a time, until <eos>: with a causal model."""
+    return D(C(leftmost), length=UntilEos(longest, eos_id))
+
+
+def semi_autoregressive(k: int) -> D:
+    """Groups of k symbols, left to right: T = ⌈L/k⌉ (Wang et al. 2018)."""
+    return D(C(leftmost, fixed(k)))
+
+
+def refinement(T: int) -> D:
+    """All symbols at every step, given the whole current sequence (Lee et al. 2018)."""
+    return D(C(leftmost, whole, everywhere), steps=T, hide=False)
+
+
+# Section 3.2, sampling.
+def gibbs(T: int) -> D:
+    """A coordinate uniformly at random, its symbol from p(y_i | y_≠i, X)."""
+    return replace(sampler(), steps=T)
+
+
+def adaptive_gibbs(
+    T: int, order: Order = negent + logp + position, temperature: float = 1.0, correct: bool = True
+) -> D:
+    """A coordinate from the softmax of features; exact with the Metropolis correction."""
+    return replace(sampler(order, temperature, correct=correct), steps=T)
+
+
+# Section 4, "Decoding scenarios".
+def two_pass(decoder: D) -> D:
+    """T = 2L: once everything is written, go over it again in the same way."""
+    return replace(decoder, coordinates=replace(decoder.coordinates, among=revisit), steps=Times(2))
+
+
+def annealed(T: int, order: Order = logp) -> D:
+    """o_t from L to 1: predict all, then re-mask the ones ranked first and predict them again."""
+    return D(C(order, anneal(T), everywhere, reuse=bool(order.reads)), steps=T)
+
+
+def constant_time(T: int, order: Order = negent + logp) -> D:
+    """o_t = ⌈L/T⌉."""
+    return D(C(order, constant(T)))
+
+
+def mask_predict(T: int) -> D:
+    """Re-mask the symbols that were least probable when written (Ghazvininejad et al. 2019)."""
+    return D(C(stale, anneal(T), everywhere), steps=T)
+
+
+# What came since.
+def llada(T: int, size: int = 32) -> D:
+    """The most confident of each block, its masks divided evenly over T steps a block (Nie et al. 2025)."""
+    return D(C(confidence, even(T), block(size)))
+
+
+def fast_dllm(p: float = 0.9, size: int = 32) -> D:
+    """Everything in the block with confidence ≥ p, at least one (Wu et al. 2025)."""
+    return D(C(confidence, threshold(p), block(size)))
+
+
+def fast_dllm_factor(f: float = 1.0, size: int = 32) -> D:
+    """The largest n with (n + 1)(1 − c₍ₙ₎) < f in the block (Wu et al. 2025)."""
+    return D(C(confidence, factor(f), block(size)))
+
+
+def entropy_bounded(gamma: float = 0.1) -> D:
+    """As many of the lowest entropies as keep ΣH − max H ≤ γ (EB-Sampler, Ben-Hamu et al. 2025)."""
+    return D(C(negent, entropy_bound(gamma)))
+
+
+def klass(p: float = 0.9, epsilon: float = 0.01, history: int = 2) -> D:
+    """Confident positions whose distribution has settled (KLASS, Kim et al. 2025)."""
+    return D(C(confidence, kl_stable(p, epsilon, history)))
+
+
+def dilated_groups(size: int = 16) -> D:
+    """Positions far apart together, log₂(size) steps a block (DUS, Luxembourg et al. 2025)."""
+    return D(C(leftmost, whole, dilated(size)))
+
+
+def path_planning(T: int, eta: float = 1.0) -> D:
+    """Keep the best of everything proposed so far, re-mask the rest (P2, Peng et al. 2025)."""
+    return D(C(leftmost, whole, masked), steps=T, edit=PathPlanning(T, eta))
+
+
+def remdm(T: int, eta: float = 0.1) -> D:
+    """Masked diffusion that re-masks with probability σ ≤ η (Wang et al. 2025)."""
+    edit = ReMDM(T, eta)
+    return D(C(random, chance("unmask", edit.unmask_probability)), Symbols(temperature=1.0), steps=T, edit=edit)
+
+
+def wino(draft: float = 0.6, keep: float = 0.9) -> D:
+    """Draft all with confidence ≥ τ₁, take back where the others do not support it, p < τ₂ (Hong et al. 2025)."""
+    return D(C(confidence, threshold(draft)), edit=TakeBack(keep))
+
+
+# Appendix B, insertion: with a model that scores slots.
+def insert_left2right(stop_id: int, longest: int) -> D:
+    """Always into the last slot."""
+    return D(C(rightmost, among=everywhere), edit=Insert(stop_id, longest))
+
+
+def insert_uniform(stop_id: int, longest: int) -> D:
+    """A slot uniformly at random (Stern et al. 2019, Gu et al. 2019)."""
+    return D(C(random, among=everywhere), edit=Insert(stop_id, longest))
+
+
+def insert_balanced(stop_id: int, longest: int) -> D:
+    """All slots at once: a model of balanced binary trees is done in ⌈log₂ L⌉ + 1 steps (Stern et al. 2019)."""
+    return D(C(leftmost, whole, everywhere), edit=Insert(stop_id, longest))
+
+
+STRATEGIES: dict[str, D] = {
+    "uniform": uniform,
+    "left2right": left2right,
+    "right2left": right2left,
+    "least2most": least2most,
+    "easy-first": easy_first,
+    "hard-first": hard_first,
+    "confidence": most_confident,
+    "margin": largest_margin,
+}
+FAMILIES: dict[str, Callable[..., D]] = {
+    f.__name__.replace("_", "-"): f
+    for f in (
+        semi_autoregressive, refinement, gibbs, adaptive_gibbs, annealed, constant_time, mask_predict, llada, fast_dllm,
+        fast_dllm_factor, entropy_bounded, klass, dilated_groups, path_planning, remdm, wino,
+    )
+}  # fmt: skip
+
+
+def order_of(text: str) -> Order:
+    """The order of a strategy's name, or of a sum of features in text."""
+    if text in STRATEGIES:
+        return STRATEGIES[text].coordinates.order
+    if text.replace("-", "").isalnum() and any(c == "-" for c in text):
+        near = difflib.get_close_matches(text, STRATEGIES, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"no order {text!r}; {hint}there are {', '.join(STRATEGIES)}, and sums of features")
+    return parse(text)
+
+
+def describe() -> list[tuple[str, str]]:
+    """(name, what it is) of every recipe that takes no model-specific ids."""
+    named = [(name, str(d.coordinates.order)) for name, d in STRATEGIES.items()]
+    return named + [(name, inspect.getdoc(f) or "") for name, f in FAMILIES.items()]
