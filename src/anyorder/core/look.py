@@ -101,7 +101,7 @@ class Reader:
         plain = tokens[n, i] == mask_id
         hidden: Tensor | None = None
         if bool(plain.any()):
-            rows, back = torch.unique(n[plain], return_inverse=True)  # type: ignore[no-untyped-call]
+            rows, back = torch.unique(n[plain], return_inverse=True)
             states = self._hidden(context.take(rows), tokens[rows])
             hidden = states.new_empty(len(n), states.shape[-1])
             hidden[plain] = states[back, i[plain]]
@@ -159,5 +159,5 @@ class Reader:
 
 def _parts(index: Tensor, size: int) -> tuple[Tensor, ...]:
     """`index` (M,) in pieces of at most `size`."""
-    parts: tuple[Tensor, ...] = torch.split(index, max(1, size))  # type: ignore[no-untyped-call]
+    parts: tuple[Tensor, ...] = torch.split(index, max(1, size))
     return parts
