@@ -18,6 +18,7 @@ from anyorder.core.order import split_noise
 from anyorder.core.state import State, View
 
 NO = -torch.inf
+_PATH = ("path", "path symbol", "path gain")  # where a hypothesis remembers how it was written
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,9 @@ class Beam:
     tokens: Tensor  # (N, K, L)
     logp: Tensor  # (N, K, L) log p of each symbol when it was written
     score: Tensor  # (N, K) s(h) = log p(L|X) + Σ log p(z) + log p(y), after the length penalty
+    path: Tensor  # (N, K, T) int64: the position written at each step, −1 after a hypothesis's end
+    symbol: Tensor  # (N, K, T) int64: what was written there
+    gain: Tensor  # (N, K, T) its log p
     cost: Cost
 
 
@@ -62,7 +66,9 @@ def beam(
     first = torch.arange(N * K, device=device) % K == 0
     budget = decoder.budget(state)
     beams = state.take(family)
-    beams = replace(beams, score=torch.where(first, beams.score, NO))
+    nothing = beams.tokens[:, :0]
+    path = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
+    beams = replace(beams, score=torch.where(first, beams.score, NO), memory=beams.memory | path)
     context = context.take(family)
     with torch.inference_mode():
         for t in range(int((state.length if budget is None else budget).max())):
@@ -78,7 +84,8 @@ def beam(
     flat = (order + torch.arange(N, device=device)[:, None] * K).flatten()
     width = beams.tokens.shape[1]
     tokens, logp = beams.tokens[flat].view(N, K, width), beams.logp[flat].view(N, K, width)
-    return Beam(tokens, logp, score[flat].view(N, K), cost)
+    path, symbol, gain = (beams.memory[key][flat].view(N, K, -1) for key in _PATH)
+    return Beam(tokens, logp, score[flat].view(N, K), path, symbol, gain, cost)
 
 
 def _advance(
@@ -120,6 +127,8 @@ def _advance(
     new = s.take(parents)
     child = torch.arange(K, device=u.device).repeat(len(flat))
     z = torch.zeros_like(new.open).scatter(1, where, was_active)
+    latest = (torch.where(was_active, where, -1), written, gain)
+    grown = {key: torch.cat([new.memory[key], value], 1) for key, value in zip(_PATH, latest, strict=True)}
     new = replace(
         new,
         tokens=torch.where(z, written, new.tokens),
@@ -127,7 +136,7 @@ def _advance(
         score=best.flatten(),
         seed=combine(new.seed, child, DESCEND) if K > 1 else new.seed,
         step=s.step + 1,
-        memory=new.memory | c.remember(s.take(parents), judged.take(parents), z),
+        memory=new.memory | c.remember(s.take(parents), judged.take(parents), z) | grown,
         view=None,
     )
     return decoder.length.finish(new), parents
