@@ -67,8 +67,8 @@ def beam(
     budget = decoder.budget(state)
     beams = state.take(family)
     nothing = beams.tokens[:, :0]
-    path = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
-    beams = replace(beams, score=torch.where(first, beams.score, NO), memory=beams.memory | path)
+    begun = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
+    beams = replace(beams, score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
     context = context.take(family)
     with torch.inference_mode():
         for t in range(int((state.length if budget is None else budget).max())):
