@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from anyorder.core import (
-    Coordinates as C,
-)
-from anyorder.core import (
-    Decoder as D,
-)
-from anyorder.core import (
+    FEATURES,
     Insert,
     Order,
     PathPlanning,
@@ -51,6 +47,12 @@ from anyorder.core import (
     stale,
     threshold,
     whole,
+)
+from anyorder.core import (
+    Coordinates as C,
+)
+from anyorder.core import (
+    Decoder as D,
 )
 
 # Section 4, "Handcrafted decoding strategies": one position at a time, T = L.
@@ -196,14 +198,18 @@ FAMILIES: dict[str, Callable[..., D]] = {
 }  # fmt: skip
 
 
-def order_of(text: str) -> Order:
-    """The order of a strategy's name, or of a sum of features in text."""
-    if text in STRATEGIES:
-        return STRATEGIES[text].coordinates.order
-    if text.replace("-", "").isalnum() and any(c == "-" for c in text):
-        near = difflib.get_close_matches(text, STRATEGIES, 1)
+def order_of(text: str, more: Mapping[str, Order] | None = None) -> Order:
+    """The order of a strategy's name, or of a sum of features in text; `more` names further orders."""
+    named = {name: d.coordinates.order for name, d in STRATEGIES.items()} | dict(more or {})
+    if text in named:
+        return named[text]
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", text) and text not in FEATURES:
+        near = difflib.get_close_matches(text, [*named, *FEATURES], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"no order {text!r}; {hint}there are {', '.join(STRATEGIES)}, and sums of features")
+        raise ValueError(
+            f"no order {text!r}; {hint}there are {', '.join(named)}, and sums of {', '.join(FEATURES)} "
+            "such as 'negent + 0.9*logp'"
+        )
     return parse(text)
 
 
