@@ -96,10 +96,9 @@ def load_masked_lm(path_or_name: str | Path, *, dtype: torch.dtype = torch.float
         raise ModelError(f"the tokenizer of {path_or_name} has no {' and no '.join(missing)}: is it a masked LM's?")
     size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
     added = [i for i, token in tokenizer.added_tokens_decoder.items() if token.special]
-    special = {*tokenizer.all_special_ids, *added, *range(len(tokenizer), size)}
-    return MaskedLM(
-        model.requires_grad_(False), tokenizer.mask_token_id, tokenizer.pad_token_id, tuple(special), tokenizer
-    )
+    special = tuple(i for i in {*tokenizer.all_special_ids, *added, *range(len(tokenizer), size)} if i < size)
+    model.requires_grad_(False)
+    return MaskedLM(model, tokenizer.mask_token_id, tokenizer.pad_token_id, special, tokenizer)
 
 
 def _load_weights(where: str, dtype: torch.dtype) -> Any:

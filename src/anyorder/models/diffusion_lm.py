@@ -1,0 +1,211 @@
+"""Masked diffusion language models (LLaDA, Dream and their kin) and classifier-free guidance, behind the protocol."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.core.model import Context, Model, NoContext
+from anyorder.models.errors import ModelError, first_line
+
+
+class DiffusionLM(nn.Module):
+    """A bidirectional LM in two halves: everything before its output matrix, and that matrix at asked rows.
+
+    `shifted`: the model keeps the habit of the left-to-right model it grew from, the logits at i-1 being for
+    position i (Dream); otherwise those at i are (LLaDA). `pairs`: it takes its attention mask as (N, 1, L, L) rather
+    than (N, L).
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        mask_id: int,
+        pad_id: int,
+        *,
+        shifted: bool = False,
+        pairs: bool = False,
+        special_ids: tuple[int, ...] = (),
+        tokenizer: Any = None,
+    ) -> None:
+        super().__init__()
+        self.mask_id, self.pad_id, self.shifted, self.pairs = mask_id, pad_id, shifted, pairs
+        self.special_ids, self.tokenizer = tuple(sorted({mask_id, pad_id, *special_ids})), tokenizer
+        config = getattr(model, "config", None)
+        self.max_length = next(
+            (n for name in ("max_position_embeddings", "max_sequence_length") if (n := getattr(config, name, None))),
+            None,
+        )
+        self.body, self.head = _split(model.eval())
+        self._check(model)
+
+    def encode(self, source: Any = None) -> NoContext:
+        """A prompt is part of the canvas."""
+        if source is not None:
+            raise ModelError("a diffusion LM has no source side: write the prompt on the canvas instead")
+        return NoContext()
+
+    def hidden(self, context: Any, tokens: Tensor) -> Tensor:
+        """What the output matrix reads for each position: (N, L) → (N, L, D)."""
+        if self.max_length is not None and tokens.shape[1] > self.max_length:
+            raise ModelError(
+                f"the canvas has {tokens.shape[1]} tokens but this model was made for at most {self.max_length}: "
+                "shorten the prompt or generate less"
+            )
+        states = self._run(self.body, tokens)
+        return torch.cat([states[:, :1], states[:, :-1]], 1) if self.shifted else states
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(M, D) → (M, V)."""
+        output: Tensor = self.head(hidden)
+        return output
+
+    def _run(self, model: nn.Module, tokens: Tensor) -> Tensor:
+        real = tokens != self.pad_id  # (N, L): the keys that may be seen
+        mask = (real[:, None, None] & real[:, None, :, None]) | _diagonal(real) if self.pairs else real.long()
+        output: Tensor = model(input_ids=tokens, attention_mask=mask).logits
+        return output
+
+    @torch.no_grad()
+    def _check(self, model: nn.Module) -> None:
+        """The halves must equal the whole, and position 0 must see the symbol after it."""
+        device = self.head.weight.device
+        other = next(i for i in range(3) if i not in (self.mask_id, self.pad_id))
+        tokens = torch.tensor([[self.mask_id, other, self.mask_id], [self.mask_id] * 3], device=device)
+        whole = self._run(model, tokens)  # (2, 3, V)
+        if not bool(whole.isfinite().all()):
+            raise ModelError(f"{type(model).__name__} gives NaN or infinite logits: its weights are damaged")
+        tolerance = 1e-4 if whole.dtype == torch.float32 else 1e-1
+        if not torch.allclose(self.logits(self._run(self.body, tokens)), whole, atol=tolerance, rtol=tolerance):
+            raise ModelError(
+                f"{type(model).__name__} does something to its logits after the output matrix, so the matrix alone at "
+                "a few rows would not give its probabilities"
+            )
+        if torch.equal(whole[0, 0], whole[1, 0]):
+            raise ModelError(
+                f"{type(model).__name__} looks to the left only: it is not a diffusion LM. A Llama- or Qwen-like one "
+                "needs `is_causal: false` in its config"
+            )
+
+
+def load_diffusion_lm(
+    path_or_name: str | Path,
+    *,
+    shifted: bool | None = None,
+    mask_id: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    trust_remote_code: bool = False,
+) -> DiffusionLM:
+    """A diffusion LM and its tokenizer from a local folder or a hub name.
+
+    LLaDA and Dream keep their model code beside their weights: it runs only with `trust_remote_code=True`.
+    """
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    where = str(path_or_name)
+    try:
+        config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
+        own_code = getattr(config, "auto_map", None) or {}
+        kind = AutoModel if own_code and "AutoModelForCausalLM" not in own_code else AutoModelForCausalLM
+        loaded: Any = kind.from_pretrained(
+            where, config=config, dtype=dtype, output_loading_info=True, trust_remote_code=trust_remote_code
+        )
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
+    except Exception as error:  # missing, damaged, code that is not trusted …: as many types as causes
+        raise ModelError(f"cannot load a diffusion LM from {where}: {first_line(error)}") from error
+    model, found = loaded
+    if found["missing_keys"]:
+        raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
+    candidates = (mask_id, getattr(config, "mask_token_id", None), tokenizer.mask_token_id)
+    mask = next((i for i in candidates if i is not None), None)
+    if mask is None:
+        raise ModelError(f"neither the config nor the tokenizer in {where} names a mask symbol: give mask_id")
+    pad = next((i for i in (tokenizer.pad_token_id, config.pad_token_id) if i is not None), None)
+    if pad is None:
+        raise ModelError(f"neither the tokenizer nor the config in {where} names a padding symbol")
+    size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
+    special = {*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {tokenizer.eos_token_id}
+    dream = "dream" in str(config.model_type).lower()
+    return DiffusionLM(
+        model.requires_grad_(False),
+        mask,
+        pad,
+        shifted=dream if shifted is None else shifted,
+        pairs=dream,
+        special_ids=tuple(i for i in special if i < size),
+        tokenizer=tokenizer,
+    )
+
+
+@dataclass(frozen=True)
+class GuidedContext:
+    """The inner model's context, and which positions of each row are the prompt."""
+
+    inner: Context
+    prompt: Tensor  # (N, L) bool, or (1, L) the same for all rows
+
+    def take(self, rows: Tensor) -> GuidedContext:
+        prompt = self.prompt if self.prompt.shape[0] == 1 else self.prompt[rows]
+        return GuidedContext(self.inner.take(rows), prompt)
+
+
+class Guided(nn.Module):
+    """Classifier-free guidance: log p ∝ log p(y|∅) + (1 + scale) · (log p(y|prompt) − log p(y|∅)).
+
+    Without its prompt is with the prompt masked, as LLaDA does it. Each forward pass runs both, as one batch.
+    """
+
+    def __init__(self, model: Model, scale: float, prompt: Tensor) -> None:
+        """`prompt` (L,) or (N, L) bool: which positions are the prompt, for all rows or for each."""
+        super().__init__()
+        self.model, self.scale, self.prompt = model, scale, prompt.reshape(-1, prompt.shape[-1])
+        self.mask_id, self.pad_id = model.mask_id, model.pad_id
+
+    def encode(self, source: Any = None) -> GuidedContext:
+        return GuidedContext(self.model.encode(source), self.prompt)
+
+    def hidden(self, context: GuidedContext, tokens: Tensor) -> Tensor:
+        """(N, L) → (N, L, 2D): the states with the prompt, then those without."""
+        n, length = tokens.shape
+        prompt = context.prompt[:, :length].to(tokens.device)
+        prompt = F.pad(prompt, (0, length - prompt.shape[1]))  # a canvas may be padded further
+        if prompt.shape[0] not in (1, n):
+            raise ModelError(f"the prompt mask has {prompt.shape[0]} rows, the canvas {n}")
+        bare = torch.where(prompt & (tokens != self.pad_id), self.mask_id, tokens)
+        rows = torch.arange(n, device=tokens.device).repeat(2)
+        states = self.model.hidden(context.inner.take(rows), torch.cat([tokens, bare]))
+        return torch.cat([states[:n], states[n:]], -1)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        given, free = self.model.logits(torch.cat(hidden.chunk(2, -1))).chunk(2)  # (M, V) each
+        impossible = given.isneginf() | free.isneginf()
+        return torch.where(impossible, given, free + (1 + self.scale) * (given - free))
+
+
+def _split(model: nn.Module) -> tuple[nn.Module, nn.Linear]:
+    """The model with its output matrix taken out (all weights shared, `model` itself untouched), and the matrix."""
+    find = getattr(model, "get_output_embeddings", lambda: None)
+    head = find()
+    path = next((name for name, module in model.named_modules() if module is head), None)
+    if not isinstance(head, nn.Linear) or not path:
+        raise ModelError(f"{type(model).__name__} has no output matrix of its own to split off")
+    body = node = copy.copy(model)
+    *parents, last = path.split(".")
+    for name in parents:
+        child = copy.copy(node._modules[name])
+        node._modules = {**node._modules, name: child}
+        assert child is not None
+        node = child
+    node._modules = {**node._modules, last: nn.Identity()}
+    return body, head
+
+
+def _diagonal(real: Tensor) -> Tensor:
+    """(1, 1, L, L): a padded position sees itself, so that no row of the attention is empty."""
+    return torch.eye(real.shape[1], dtype=torch.bool, device=real.device)[None, None]
