@@ -1,0 +1,65 @@
+"""A conditional masked model: the source is encoded once, a bidirectional decoder fills the target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anyorder.models.transformer import Architecture, Memory, Transformer
+from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
+
+
+@dataclass(frozen=True)
+class EncodedContext:
+    """The encoded source, one row a hypothesis."""
+
+    memory: Memory
+    summary: Tensor  # (N, D) the state that lengths are predicted from
+    target_lang: Tensor  # (N, 1)
+    close: bool
+
+    def take(self, rows: Tensor) -> EncodedContext:
+        return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
+
+
+class ConditionalMasked(nn.Module):
+    """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019)."""
+
+    kind = "cmlm"
+
+    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+        super().__init__()
+        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.encoder = Transformer(architecture)
+        self.decoder = Transformer(architecture, cross=True)
+        self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
+        self.length_lin = nn.Linear(architecture.dim, architecture.positions)
+        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+
+    def encode(self, source: Source) -> EncodedContext:
+        tokens, real = delimited(source.tokens, self.symbols)
+        check_length(tokens.shape[1], self.architecture.positions, "a source")
+        mask = None if bool(real.all()) else real[:, None, None]
+        columns = torch.arange(tokens.shape[1], device=tokens.device)
+        states = self.encoder(tokens, columns, language_rows(source.source_lang, len(tokens), tokens.device), mask)
+        target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
+        # The target language is added, since one summary serves both directions.
+        summary = states[:, 0] + self.encoder.lang_embeddings(target_lang[:, 0])
+        return EncodedContext(self.decoder.memory(states, mask), summary, target_lang, source.close)
+
+    def log_length(self, context: EncodedContext) -> Tensor:
+        """log p(L | X) for L = 0 … positions−1, in tokens without delimiters: (N, positions)."""
+        return torch.log_softmax(self.length_lin(context.summary), 1)
+
+    def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
+        target, real = delimited(tokens, self.symbols, context.close)
+        check_length(target.shape[1], self.architecture.positions, "a target")
+        columns = torch.arange(target.shape[1], device=tokens.device)
+        mask = None if bool(real.all()) else real[:, None, None]
+        states = self.decoder(target, columns, context.target_lang, mask, memory=context.memory)
+        return states[:, 1:-1]  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.decoder.logits(hidden)

@@ -1,0 +1,66 @@
+"""The paper's undirected translation model: one bidirectional Transformer over `source ⊕ target`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
+
+
+@dataclass(frozen=True)
+class JointContext:
+    """The delimited source, one row a hypothesis."""
+
+    tokens: Tensor  # (N, S+2)
+    real: Tensor  # (N, S+2) bool
+    source_lang: Tensor  # (N, 1)
+    target_lang: Tensor  # (N, 1)
+    close: bool
+
+    def take(self, rows: Tensor) -> JointContext:
+        return JointContext(
+            self.tokens[rows], self.real[rows], self.source_lang[rows], self.target_lang[rows], self.close
+        )
+
+
+class MaskedTranslation(nn.Module):
+    """p(y_i | Y, X) from the canvas `</s> source </s> </s> target </s>`, positions counted from 0 on each side.
+
+    One model translates in both directions: which side is the target is only a matter of which side has masks.
+    """
+
+    kind = "masked-translation"
+
+    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+        super().__init__()
+        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.transformer = Transformer(architecture)
+        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+
+    def encode(self, source: Source) -> JointContext:
+        tokens, real = delimited(source.tokens, self.symbols)
+        check_length(tokens.shape[1], self.architecture.positions, "a source")
+        n, device = len(tokens), tokens.device
+        source_lang = language_rows(source.source_lang, n, device)
+        return JointContext(tokens, real, source_lang, language_rows(source.target_lang, n, device), source.close)
+
+    def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
+        target, real = delimited(tokens, self.symbols, context.close)
+        check_length(target.shape[1], self.architecture.positions, "a target")
+        S, T = context.tokens.shape[1], target.shape[1]
+        columns = torch.arange(max(S, T), device=tokens.device)
+        visible = torch.cat([context.real, real], 1)  # (N, S+T)
+        states = self.transformer(
+            torch.cat([context.tokens, target], 1),
+            torch.cat([columns[:S], columns[:T]]),
+            torch.cat([context.source_lang.expand(-1, S), context.target_lang.expand(-1, T)], 1),
+            mask=None if bool(visible.all()) else visible[:, None, None],
+        )
+        return states[:, S + 1 : S + 1 + tokens.shape[1]]  # type: ignore[no-any-return]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.transformer.logits(hidden)

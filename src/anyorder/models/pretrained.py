@@ -1,0 +1,48 @@
+"""Our own masked language model, of one or several languages: what masked-LM pretraining makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.translation import Symbols, check_length, language_rows
+
+
+@dataclass(frozen=True)
+class LanguageContext:
+    """The language of each hypothesis."""
+
+    language: Tensor  # (N, 1)
+
+    def take(self, rows: Tensor) -> LanguageContext:
+        return LanguageContext(self.language[rows])
+
+
+class PretrainedLM(nn.Module):
+    """p(y_i | Y) for a text in a known language. The canvas is the whole text, `</s>` at both ends included."""
+
+    kind = "masked-lm"
+
+    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+        super().__init__()
+        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.transformer = Transformer(architecture)
+        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+
+    def encode(self, source: Tensor) -> LanguageContext:
+        """`source` (N,) int64: an index into `languages` for each row."""
+        return LanguageContext(language_rows(source, len(source), source.device))
+
+    def hidden(self, context: LanguageContext, tokens: Tensor) -> Tensor:
+        check_length(tokens.shape[1], self.architecture.positions, "a text")
+        real = tokens.ne(self.pad_id)
+        columns = torch.arange(tokens.shape[1], device=tokens.device)
+        mask = None if bool(real.all()) else real[:, None, None]
+        out: Tensor = self.transformer(tokens, columns, context.language, mask)
+        return out
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.transformer.logits(hidden)

@@ -1,0 +1,61 @@
+"""What the translation models share: the source as they are given it, the ids of special symbols, length counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Source:
+    """Sentences to translate: what `encode` of every translation model takes.
+
+    `tokens` are ids without delimiters, with the pad id after a row's end. Languages are indices into the model's
+    `languages`, one for all rows or one a row.
+    """
+
+    tokens: Tensor  # (N, S) int64
+    source_lang: int | Tensor  # (N,) int64
+    target_lang: int | Tensor
+    close: bool = True  # does a closing </s> follow the target? (masked models only; without it the canvas just ends)
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The ids that a model treats specially."""
+
+    bos: int = 0
+    eos: int = 1
+    pad: int = 2
+    unk: int = 3
+    mask: int = 4
+
+
+def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Tensor:
+    """A language, or one a row → (N, 1) int64."""
+    if isinstance(language, int):
+        return torch.full((rows, 1), language, dtype=torch.int64, device=device)
+    return language.to(device).view(rows, 1)
+
+
+def delimited(tokens: Tensor, symbols: Symbols, close: bool = True) -> tuple[Tensor, Tensor]:
+    """(N, L) padded at row ends → `</s> tokens </s>` (N, L+2) padded likewise, and which of it is real, bool."""
+    rows, width = tokens.shape
+    lengths = tokens.ne(symbols.pad).sum(1, keepdim=True)  # (N, 1)
+    eos = tokens.new_full((rows, 1), symbols.eos)
+    pad = tokens.new_full((rows, 1), symbols.pad)
+    out = torch.cat([eos, tokens, pad], 1)
+    if close:
+        out.scatter_(1, lengths + 1, symbols.eos)
+    columns = torch.arange(width + 2, device=tokens.device)
+    return out, columns < lengths + 1 + int(close)
+
+
+def check_length(width: int, positions: int, what: str) -> None:
+    if width > positions:
+        raise ValueError(
+            f"{what} of {width} tokens (delimiters included) is longer than the {positions} positions of this model: "
+            "split the text, or train with a larger `positions`"
+        )

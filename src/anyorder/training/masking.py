@@ -1,0 +1,90 @@
+"""The objectives: which canvas a model sees, which symbols of it are masked, and the loss at those."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from anyorder.models.translation import Symbols
+from anyorder.training.batches import Ragged
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """Rows `</s> x </s>` or `</s> x </s> </s> y </s>`, packed to the left, padding only at the end."""
+
+    tokens: Tensor  # (B, W) int64
+    positions: Tensor  # (B, W), from 0 on each side
+    languages: Tensor  # (B, W)
+    sides: Tensor  # (B, W): 0 or 1 where there is a text symbol of that side, -1 at delimiters and padding
+    visible: Tensor | None  # (B, 1, 1, W) bool, None when nothing is padding
+
+
+def canvas(sides: list[tuple[Ragged, Tensor, int]], symbols: Symbols) -> Canvas:
+    """Put `rows` (B,) of one or two texts, each with its language, beside each other."""
+    lengths = torch.stack([text.lengths[rows] for text, rows, _ in sides])  # (K, B)
+    total = (lengths + 2).sum(0)
+    width = int(total.max())
+    column = torch.arange(width)
+    tokens = torch.full((lengths.shape[1], width), symbols.pad)
+    positions, languages = torch.zeros_like(tokens), torch.zeros_like(tokens)
+    side = torch.full_like(tokens, -1)
+    begin = torch.zeros(lengths.shape[1], 1, dtype=torch.int64)
+    for k, (text, rows, language) in enumerate(sides):
+        length = lengths[k][:, None]
+        at = column - begin  # (B, W), the position on this side
+        mine = (at >= 0) & (at < length + 2)
+        inner = (at >= 1) & (at <= length)
+        index = (text.starts[rows, None] + at - 1).clamp(0, len(text.flat) - 1)
+        tokens = torch.where(inner, text.flat[index].long(), torch.where(mine, symbols.eos, tokens))
+        positions = torch.where(mine, at, positions)
+        languages = torch.where(mine, language, languages)
+        side = torch.where(inner, k, side)
+        begin = begin + length + 2
+    real = column < total[:, None]
+    return Canvas(tokens, positions, languages, side, None if bool(real.all()) else real[:, None, None])
+
+
+def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator) -> Tensor:
+    """Of the candidates (B, W) bool of each row, ⌈ratio·n⌉ at random (at least one): (B, W) bool."""
+    keys = torch.rand(candidates.shape, generator=generator).masked_fill_(~candidates, 2.0)
+    rank = keys.argsort(1).argsort(1)
+    n = candidates.sum(1)
+    count = (ratio * n).ceil().clamp(min=1).minimum(n)
+    return rank < count[:, None]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """How masked symbols are drawn."""
+
+    low: float = 0.0  # the ratio is uniform in [low, high], for each sentence
+    high: float = 1.0
+    per_batch: bool = False  # the authors' code: one ratio for the whole batch …
+    bert: bool = False  # … and of the chosen symbols 80 % masked, 10 % random, 10 % kept
+
+    def __call__(
+        self, tokens: Tensor, candidates: Tensor, symbols: Symbols, vocabulary: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """The corrupted tokens, and where the loss is taken (B, W) bool."""
+        rows = len(tokens)
+        u = torch.rand(1 if self.per_batch else rows, generator=generator).expand(rows)
+        chosen = choose(candidates, self.low + (self.high - self.low) * u, generator)
+        new = torch.full_like(tokens, symbols.mask)
+        if self.bert:
+            kind = torch.rand(tokens.shape, generator=generator)
+            anything = torch.randint(symbols.mask + 1, vocabulary, tokens.shape, generator=generator)
+            new = torch.where(kind < 0.8, new, torch.where(kind < 0.9, anything, tokens))
+        return torch.where(chosen, new, tokens), chosen
+
+
+def smoothed_loss(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
+    """Σ of label-smoothed cross-entropies, (M, V) and (M,) → ()."""
+    return F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+
+
+def masked(c: Canvas, tokens: Tensor) -> Canvas:
+    return replace(c, tokens=tokens)

@@ -1,0 +1,88 @@
+"""Adam and Muon with a warm-up, inverse-square-root and final linear decay; and an average of the weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+
+def learning_rate(step: int, peak: float, warmup: int, total: int, decay: int) -> float:
+    """Rate of update `step` (from 0): linear up to `peak`, then ∝ 1/√step, and linearly to 0 over the last `decay`."""
+    s = step + 1
+    rate = peak * min(s / max(warmup, 1), math.sqrt(max(warmup, 1) / s)) if warmup else peak
+    left = total - step
+    return rate * min(1.0, left / decay) if decay else rate
+
+
+def orthogonalised(g: Tensor, iterations: int = 5) -> Tensor:
+    """The nearest semi-orthogonal matrices U Vᵀ to g = U S Vᵀ, roughly, for a batch (B, m, n) with m ≤ n.
+
+    A quintic Newton–Schulz iteration X ← aX + (bA + cA²)X, A = XXᵀ, that sends all singular values near 1.
+    """
+    a, b, c = 3.4445, -4.7750, 2.0315
+    x = g / (g.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(iterations):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose update of each matrix is orthogonalised (Jordan et al. 2024), scaled to Adam's usual size.
+
+    For the weight matrices of linear layers only; everything else is left to Adam. Parameters of one shape are
+    stacked and treated together.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.0):
+        super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[tuple[nn.Parameter, Tensor]]] = {}
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                buffer.lerp_(p.grad, 1 - group["momentum"])
+                update = p.grad.lerp(buffer, group["momentum"])  # Nesterov
+                shapes.setdefault(p.shape, []).append((p, update))
+            for (rows, columns), pairs in shapes.items():
+                parts = rows // columns if rows > columns and rows % columns == 0 and rows // columns in (2, 3) else 1
+                g = torch.stack([u for _, u in pairs]).view(-1, rows // parts, columns)  # fused q, k, v apart
+                wide = g.shape[1] <= g.shape[2]
+                x = orthogonalised(g if wide else g.mT)
+                x = (x if wide else x.mT).reshape(len(pairs), rows, columns)
+                scale = 0.2 * math.sqrt(max(rows // parts, columns))  # root mean square of 0.2, as Adam's
+                for (p, _), update in zip(pairs, x.unbind(0), strict=True):
+                    p.mul_(1 - group["lr"] * group["decay"]).add_(update, alpha=-group["lr"] * scale)
+
+
+def optimizers(model: nn.Module, kind: str, betas: tuple[float, float], decay: float) -> list[torch.optim.Optimizer]:
+    """Adam for all, or Muon for the matrices of linear layers and Adam for the rest."""
+    if kind not in ("adam", "muon"):
+        raise ValueError(f"optimizer must be 'adam' or 'muon', not {kind!r}")
+    matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)] if kind == "muon" else []
+    chosen = {id(p) for p in matrices}
+    rest = [p for p in model.parameters() if id(p) not in chosen]
+    out: list[torch.optim.Optimizer] = [torch.optim.Adam(rest, lr=0.0, betas=betas, fused=True)]
+    return [*out, Muon(matrices, lr=0.0, decay=decay)] if matrices else out
+
+
+class Average:
+    """An exponential moving average of the weights, with a short memory at first: rate min(decay, (1+n)/(10+n))."""
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay, self.count = decay, 0
+        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        keep = min(self.decay, (1 + self.count) / (10 + self.count))
+        self.count += 1
+        parameters = dict(model.named_parameters())
+        torch._foreach_lerp_(list(self.weights.values()), [parameters[n] for n in self.weights], 1 - keep)
