@@ -1,0 +1,364 @@
+"""Translator: strings in, translations out, for every translation model (undirected, CMLM, autoregressive)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+
+from anyorder import recipes
+from anyorder.core import Cost, Counts, Decoder, Length, Order, State, begin, canvas, log_likelihood, pll, unroll
+from anyorder.models.translation import Source
+from anyorder.plan import Plan, PlanError
+from anyorder.recording import record, record_path
+from anyorder.search import Found, Progress, batches, padded, search, seeds, silent, total
+from anyorder.trace import Trace
+
+WINDOW = 512  # sentences read ahead when a stream is translated
+
+
+class TextError(ValueError):
+    """An input that cannot be translated; says which and why."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One candidate translation."""
+
+    text: str
+    ids: tuple[int, ...]
+    tokens: tuple[str, ...]
+    logp: tuple[float, ...]  # log p of each token when it was written
+    score: float  # what candidates are ranked by: the chosen score divided by the length
+    path_score: float  # log p(G|X)
+    log_length: float  # log p(L|X)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What came of one sentence: its best hypothesis and the n-best list."""
+
+    source: str
+    hypotheses: tuple[Hypothesis, ...] = ()
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        return self.hypotheses[0].text if self.hypotheses else ""
+
+    @property
+    def score(self) -> float:
+        return self.hypotheses[0].score if self.hypotheses else 0.0
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A generation after one step, for those who want to watch."""
+
+    t: int
+    tokens: tuple[str | None, ...]  # None where nothing is written yet
+    written: tuple[int, ...]  # positions of this step
+    text: str
+
+
+@dataclass
+class _Row:
+    """One canvas of one sentence."""
+
+    sentence: int
+    ids: list[int]
+    length: int
+    log_length: float
+
+
+@dataclass
+class Translator:
+    """A translation model with its tokeniser and length model; `ar` rescores, `policies` are learned orders."""
+
+    model: Any
+    tokenizer: Any
+    languages: tuple[str, ...]
+    lengths: Mapping[str, Length] = field(default_factory=dict)  # "de-en" → p(L|X)
+    ar: Translator | None = None
+    policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
+    name: str = "model"
+    cost: Cost = field(default_factory=Cost)  # of everything this translator has done
+
+    @property
+    def causal(self) -> bool:
+        return getattr(self.model, "kind", "") == "autoregressive"
+
+    @overload
+    def translate(self, texts: str, to: str, **options: Any) -> Translation: ...
+    @overload
+    def translate(self, texts: Sequence[str], to: str, **options: Any) -> list[Translation]: ...
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        to: str,
+        *,
+        source: str | None = None,
+        plan: Plan | None = None,
+        progress: Progress = silent,
+        **options: Any,
+    ) -> Translation | list[Translation]:
+        """Translate one text or a list of texts into language `to`; lists come back in order.
+
+        Options are those of `Plan` (order, steps, beam, lengths, rescore …), or a `plan`. An empty text gives an
+        empty translation; one that cannot be translated has its reason in `error`.
+        """
+        if isinstance(texts, str):
+            return self._many([texts], to, source, plan or Plan(**options), progress)[0]
+        return self._many(list(texts), to, source, plan or Plan(**options), progress)
+
+    def translate_stream(
+        self, lines: Iterable[str], to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
+    ) -> Iterator[Translation]:
+        """Translations of a long stream, in order, in bounded memory."""
+        plan, iterator = plan or Plan(**options), iter(lines)
+        while window := [line.rstrip("\r\n") for line in islice(iterator, WINDOW)]:
+            yield from self._many(window, to, source, plan, silent)
+
+    def stream(self, text: str, to: str, *, source: str | None = None, **options: Any) -> Iterator[Moment]:
+        """Watch one sentence being written at its most likely length: a `Moment` a step."""
+        plan = Plan(**{"lengths": 1, **options})
+        direction = self.direction(to, source)
+        rows, problem = self._rows(text, self.tokenizer.encode([text], direction[0])[0], 0, direction, plan)
+        if problem:
+            raise TextError(problem)
+        if not rows:
+            return
+        context, state = self._begin(rows[:1], direction, plan)
+        for taken in unroll(self.model, context, state, self._decoder(plan, direction)):
+            tokens = self._strings(taken.state.tokens[0])
+            written_here = tuple(taken.z[0].nonzero()[:, 0].tolist())
+            yield Moment(taken.before.step, tokens, written_here, self._text(taken.state.tokens[0], to))
+
+    def trace(
+        self, text: str, to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
+    ) -> Trace:
+        """How the best translation of `text` came about, step by step, with alternatives."""
+        plan = plan or Plan(**options)
+        direction = self.direction(to, source)
+        rows, found, order = self._search_one(text, direction, plan)
+        if not rows:
+            raise TextError(f"nothing to translate in {text!r}")
+        row, k = order[0]
+        names = dict(
+            recipe=plan.name, direction="-".join(direction), source=text,
+            source_tokens=self.tokenizer.tokens(rows[row].ids), log_length=rows[row].log_length,
+        )  # fmt: skip
+        context, state = self._begin([rows[row]], direction, plan)
+        if found[row].path is not None:
+            trace = record_path(state, found[row].path[0, k], found[row].symbol[0, k], found[row].gain[0, k],
+                                float(found[row].score[0, k]), found[row].cost, self._strings, **names)  # fmt: skip
+        else:
+            cost = Cost()
+            steps = list(unroll(self.model, context, state, self._decoder(plan, direction), cost=cost, alternatives=5))
+            trace = record(steps, 0, self._strings, cost, **names)
+        return replace(trace, text=self.tokenizer.decode([self._ids_of(trace)], to)[0])
+
+    def score(self, source_texts: str | Sequence[str], target_texts: str | Sequence[str], to: str) -> list[float]:
+        """Σ log p of given translations: pseudo log-likelihood, or the log-likelihood of an autoregressive model."""
+        sources = [source_texts] if isinstance(source_texts, str) else list(source_texts)
+        targets = [target_texts] if isinstance(target_texts, str) else list(target_texts)
+        if len(sources) != len(targets):
+            raise TextError(f"{len(sources)} sources but {len(targets)} translations to score")
+        direction = self.direction(to, None)
+        source_ids, target_ids = self.tokenizer.encode(sources, direction[0]), self.tokenizer.encode(targets, to)
+        return self._score_ids(source_ids, target_ids, direction)
+
+    def direction(self, to: str, source: str | None) -> tuple[str, str]:
+        """(source language, target language), checked."""
+        for language in (to, source):
+            if language is not None and language not in self.languages:
+                raise TextError(
+                    f"{self.name} does not know the language {language!r}; it knows {', '.join(self.languages)}"
+                )
+        others = [language for language in self.languages if language != to]
+        if source is None and len(others) != 1:
+            raise TextError(f"say which language to translate from: one of {', '.join(others)}")
+        chosen = source or others[0]
+        if chosen == to:
+            raise TextError(f"source and target language are both {to!r}")
+        return chosen, to
+
+    # ------------------------------------------------------------------ one list of texts
+
+    def _many(self, texts: list[str], to: str, source: str | None, plan: Plan, progress: Progress) -> list[Translation]:
+        direction = self.direction(to, source)
+        out = [Translation(text) for text in texts]
+        rows: list[_Row] = []
+        for n, ids in enumerate(self.tokenizer.encode(texts, direction[0])):
+            new, problem = self._rows(texts[n], ids, n, direction, plan)
+            out[n] = replace(out[n], error=problem)
+            rows += new
+        hypotheses: dict[int, list[Hypothesis]] = {}
+        left = {n: sum(r.sentence == n for r in rows) for n in {r.sentence for r in rows}}
+        progress(len(texts) - len(left))
+        sizes = [len(r.ids) + r.length + 4 for r in rows]
+        for part in batches(sizes, copies=plan.beam):
+            group = [rows[i] for i in part]
+            for row, found in zip(group, self._candidates(group, direction, plan), strict=True):
+                hypotheses.setdefault(row.sentence, []).extend(found)
+                left[row.sentence] -= 1
+                if not left[row.sentence]:
+                    progress(1)
+        for n, candidates in hypotheses.items():
+            ranked = sorted(candidates, key=lambda h: -h.score)
+            distinct = list({h.text: h for h in reversed(ranked)}.values())[::-1]
+            out[n] = replace(out[n], hypotheses=tuple(sorted(distinct, key=lambda h: -h.score)[: plan.nbest]))
+        return out
+
+    def _rows(
+        self, text: str, ids: list[int], sentence: int, direction: tuple[str, str], plan: Plan
+    ) -> tuple[list[_Row], str | None]:
+        """The canvases to try for one sentence, or why there are none."""
+        if not text.strip():
+            return [], None
+        room = self.model.architecture.positions - 2
+        if len(ids) > room:
+            return [], f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
+        if self.causal:
+            return [_Row(sentence, ids, min(room, 2 * len(ids) + 10), 0.0)], None
+        lengths, logp = self._length_model(direction).propose(torch.tensor([len(ids)]), plan.lengths)
+        pairs = zip(lengths[0].tolist(), logp[0].tolist(), strict=True)
+        return [_Row(sentence, ids, min(length, room), p) for length, p in pairs], None
+
+    def _length_model(self, direction: tuple[str, str]) -> Length:
+        key = "-".join(direction)
+        if key not in self.lengths:
+            raise TextError(f"{self.name} has no length model for {key}; it has {', '.join(self.lengths) or 'none'}")
+        return self.lengths[key]
+
+    def _source(self, rows: Sequence[_Row], direction: tuple[str, str]) -> Source:
+        a, b = (self.languages.index(language) for language in direction)
+        return Source(padded([r.ids for r in rows], self.model.pad_id), a, b)
+
+    def _begin(self, rows: Sequence[_Row], direction: tuple[str, str], plan: Plan) -> tuple[Any, State]:
+        with torch.inference_mode():
+            context = self.model.encode(self._source(rows, direction))
+        blank = canvas(torch.tensor([r.length for r in rows]), self.model.mask_id, self.model.pad_id)
+        keys = seeds(plan.seed, [[*r.ids, r.length] for r in rows])
+        log_length = torch.tensor([r.log_length for r in rows])
+        return context, begin(blank, self.model.mask_id, self.model.pad_id, score=log_length, seed=keys)
+
+    def _decoder(self, plan: Plan, direction: tuple[str, str]) -> Decoder:
+        symbols = self.model.symbols
+        ban = {symbols.bos, symbols.pad, symbols.unk, symbols.mask, *getattr(self.model, "banned", ())}
+        policy = self.policies.get("-".join(direction))
+        if plan.order == "learned" and policy is None:
+            raise PlanError(f"{self.name} has no learned order for {'-'.join(direction)}: train one, or use easy-first")
+        plan = replace(plan, orders={"learned": policy} if policy else {})
+        if self.causal:
+            return replace(
+                recipes.autoregressive(0, symbols.eos), symbols=replace(plan.decoder().symbols, ban=tuple(ban))
+            )
+        return plan.decoder(tuple(ban | {symbols.eos}))
+
+    def _search(self, rows: Sequence[_Row], direction: tuple[str, str], plan: Plan) -> Found:
+        context, state = self._begin(rows, direction, plan)
+        found = search(self.model, context, state, self._decoder(plan, direction), plan.beam, plan.positions)
+        self.cost = total([self.cost, found.cost])
+        return found
+
+    def _candidates(self, rows: Sequence[_Row], direction: tuple[str, str], plan: Plan) -> list[list[Hypothesis]]:
+        """The hypotheses of each canvas."""
+        return self._ranked(rows, self._search(rows, direction, plan), direction, plan)
+
+    def _ranked(
+        self, rows: Sequence[_Row], found: Found, direction: tuple[str, str], plan: Plan
+    ) -> list[list[Hypothesis]]:
+        flat = [
+            (n, k, [t for t in found.tokens[n, k].tolist() if t not in (self.model.pad_id, self.model.symbols.eos)])
+            for n in range(len(rows))
+            for k in range(found.tokens.shape[1])
+            if found.score[n, k] > -torch.inf
+        ]
+        path = [float(found.score[n, k]) for n, k, _ in flat]
+        if plan.rescore == "path":
+            scores = path
+        else:
+            scorer = self if plan.rescore == "pll" else self.ar
+            if scorer is None:
+                raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
+            scores = scorer._score_ids([rows[n].ids for n, _, _ in flat], [ids for _, _, ids in flat], direction)
+        texts = self.tokenizer.decode([ids for _, _, ids in flat], direction[1])
+        out: list[list[Hypothesis]] = [[] for _ in rows]
+        for (n, k, ids), text, score, path_score in zip(flat, texts, scores, path, strict=True):
+            log_p = found.logp[n, k, : len(ids)].tolist()
+            normalised = score / max(1, len(ids) + self.causal)
+            names = tuple(self.tokenizer.tokens(ids))
+            out[n].append(Hypothesis(text, tuple(ids), names, tuple(log_p), normalised, path_score, rows[n].log_length))
+        return out
+
+    def _score_ids(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], direction: tuple[str, str]
+    ) -> list[float]:
+        """Σ log p of each target: pseudo log-likelihood, or log-likelihood with </s> for a causal model."""
+        model, cost = self.model, Cost()
+        ends = [model.symbols.eos] if self.causal else []
+        out = [0.0] * len(targets)
+        usable = [i for i, target in enumerate(targets) if target]
+        for part in batches([len(sources[i]) + len(targets[i]) + 4 for i in usable]):
+            chosen = [usable[i] for i in part]
+            tokens = padded([[*targets[i], *ends] for i in chosen], model.pad_id)
+            rows = [_Row(i, list(sources[i]), 1, 0.0) for i in chosen]
+            with torch.inference_mode():
+                context = model.encode(self._source(rows, direction))
+            state = begin(tokens, model.mask_id, model.pad_id, open=tokens != model.pad_id)
+            values = (log_likelihood if self.causal else pll)(model, context, state, cost)
+            for i, value in zip(chosen, values.tolist(), strict=True):
+                out[i] = value
+        self.cost = total([self.cost, cost])
+        return out
+
+    def _search_one(
+        self, text: str, direction: tuple[str, str], plan: Plan
+    ) -> tuple[list[_Row], list[Found], list[tuple[int, int]]]:
+        """Every canvas of one sentence, and its (canvas, hypothesis) pairs best first."""
+        rows, problem = self._rows(text, self.tokenizer.encode([text], direction[0])[0], 0, direction, plan)
+        if problem:
+            raise TextError(problem)
+        found = [self._search([row], direction, plan) for row in rows]
+        ranked = [self._ranked([row], f, direction, plan)[0] for row, f in zip(rows, found, strict=True)]
+        order = [(n, k) for n, hypotheses in enumerate(ranked) for k in range(len(hypotheses))]
+        return rows, found, sorted(order, key=lambda nk: -ranked[nk[0]][nk[1]].score)
+
+    # ------------------------------------------------------------------ ids and strings
+
+    def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
+        """Token strings of a canvas, None where masked, without padding."""
+        kept = [i for i in ids.tolist() if i != self.model.pad_id]
+        return tuple(None if i == self.model.mask_id else self.tokenizer.tokens([i])[0] for i in kept)
+
+    def _text(self, ids: Tensor, language: str) -> str:
+        skip = (self.model.pad_id, self.model.mask_id, self.model.symbols.eos)
+        return str(self.tokenizer.decode([[i for i in ids.tolist() if i not in skip]], language)[0])
+
+    def _ids_of(self, trace: Trace) -> list[int]:
+        final: dict[int, int] = {}
+        for step in trace.steps:
+            final.update(zip(step.positions, step.ids, strict=True))
+        skip = (self.model.pad_id, self.model.mask_id, self.model.symbols.eos)
+        return [final[i] for i in sorted(final) if final[i] not in skip]
+
+
+def length_models(table: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[str, Length]:
+    """`lengths.json` as length models: {"de-en": {source length: {target length: count}}}."""
+    out: dict[str, Length] = {}
+    for direction, counts in table.items():
+        pairs = [(int(s), int(t), int(c)) for s, row in counts.items() for t, c in row.items()]
+        size = torch.zeros(max(s for s, _, _ in pairs) + 1, max(t for _, t, _ in pairs) + 1, dtype=torch.float64)
+        for s, t, c in pairs:
+            size[s, t] = c
+        out[direction] = Counts(size)
+    return out
