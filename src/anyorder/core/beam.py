@@ -45,12 +45,14 @@ def beam(
     *,
     coordinate_score: bool = True,
     length_penalty: float = 0.0,
+    merge: bool = True,
 ) -> Beam:
     """The K best (Y, Z) paths of each of N rows, by s(h).
 
     Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols (default K).
     `coordinate_score=False` leaves log p(z) out of s(h); at τ = 0 positions are ranked but certain, and add nothing.
-    Hypotheses with the same Y are merged, the best kept. `length_penalty` α divides final scores by L^α.
+    Hypotheses with the same Y are merged, the best kept (merge=False keeps them all). `length_penalty` α divides final
+    scores by L^α.
     """
     K2 = K if K2 is None else K2
     for name, value in (("K", K), ("K1", K1), ("K2", K2)):
@@ -76,7 +78,7 @@ def beam(
             active = active & (beams.score > NO)
             if not bool(active.any()):
                 break
-            beams, parents = _advance(reader, context, beams, decoder, active, K, K1, K2, coordinate_score)
+            beams, parents = _advance(reader, context, beams, decoder, active, K, K1, K2, coordinate_score, merge)
             if not torch.equal(parents, torch.arange(N * K, device=device)):
                 context = context.take(parents)
     score = beams.score / beams.length.clamp_min(1) ** length_penalty if length_penalty else beams.score
@@ -89,7 +91,16 @@ def beam(
 
 
 def _advance(
-    reader: Reader, context: Any, s: State, decoder: Decoder, active: Tensor, K: int, K1: int, K2: int, with_z: bool
+    reader: Reader,
+    context: Any,
+    s: State,
+    decoder: Decoder,
+    active: Tensor,
+    K: int,
+    K1: int,
+    K2: int,
+    with_z: bool,
+    merge: bool,
 ) -> tuple[State, Tensor]:
     """One step of every beam: (new state, parents (N·K,))."""
     c = decoder.coordinates
@@ -113,7 +124,8 @@ def _advance(
     wide = k1 * logy.shape[-1]
     flat = candidate.reshape(-1, K * wide)  # (N, K·K′·K″)
     flat = flat.masked_fill(flat.isnan(), NO)
-    flat = _merge(flat, _fingerprints(s, u, symbol).reshape(flat.shape))
+    if merge:
+        flat = _merge(flat, _fingerprints(s, u, symbol).reshape(flat.shape))
     best, pick = flat.topk(min(K, flat.shape[1]), -1)  # (N, K)
     if best.shape[1] < K:
         best = torch.nn.functional.pad(best, (0, K - best.shape[1]), value=NO)

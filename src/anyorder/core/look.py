@@ -132,10 +132,11 @@ class Reader:
     ) -> dict[str, Tensor]:
         x = logits.to(state.logp.dtype).clamp(min=NEVER)  # (m, V); −inf would make 0·log 0 a NaN
         out: dict[str, Tensor] = {}
-        if "current" in reads:  # before bans: φ_logp of an unfilled position is −log p(<mask>)
-            out["current"] = x.gather(-1, tokens[n, i, None])[:, 0] - x.logsumexp(-1)
+        whole = x.logsumexp(-1, keepdim=True) if "current" in reads or not self.symbols.renormalise else None
+        if whole is not None and "current" in reads:  # before bans: φ_logp of an unfilled position is −log p(<mask>)
+            out["current"] = (x.gather(-1, tokens[n, i, None]) - whole)[:, 0]
         x = self.symbols.restrict(x, state, n, i)
-        lse = x.logsumexp(-1, keepdim=True)
+        lse = x.logsumexp(-1, keepdim=True) if whole is None or self.symbols.renormalise else whole
         bad = (~lse[:, 0].isfinite()).nonzero()
         if len(bad):
             m = int(bad[0])

@@ -18,7 +18,8 @@ class Symbols:
     """How a symbol is drawn. Temperature 0 is greedy: the most probable allowed symbol, always.
 
     Bans and allowed sets change the distribution (it is renormalised over what remains); temperature, top-k and
-    top-p change only how a symbol is drawn from it, not the log-probability it is scored with.
+    top-p change only how a symbol is drawn from it, not the log-probability it is scored with. <mask> itself is
+    never written, so that a generation ends and leaves none.
     """
 
     temperature: float = 0.0
@@ -27,6 +28,8 @@ class Symbols:
     ban: tuple[int, ...] = ()  # symbols that are never written
     allowed: Tensor | None = None  # (L, V) or (rows, L, V) bool: what may stand where
     forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free
+    may_mask: bool = False  # let <mask> be written like any symbol, as other systems do: some may be left over
+    renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
 
     def __post_init__(self) -> None:
         if self.temperature < 0:
@@ -38,8 +41,9 @@ class Symbols:
 
     def restrict(self, logits: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Logits (M, V) of entries (n, i), with what may not be written there at NEVER; changes `logits`."""
-        if self.ban:
-            logits.index_fill_(-1, torch.tensor(self.ban, device=logits.device), NEVER)
+        ban = self.ban if self.may_mask or not 0 <= state.mask_id < logits.shape[-1] else (*self.ban, state.mask_id)
+        if ban:
+            logits.index_fill_(-1, torch.tensor(ban, device=logits.device), NEVER)
         if self.allowed is not None:
             ok = self.allowed[i] if self.allowed.dim() == 2 else self.allowed[state.row[n], i]
             logits.masked_fill_(~ok, NEVER)
