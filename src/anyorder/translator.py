@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, overload
@@ -15,57 +15,11 @@ from anyorder.core import Cost, Counts, Decoder, Length, Order, State, begin, ca
 from anyorder.models.translation import Source
 from anyorder.plan import Plan, PlanError
 from anyorder.recording import record, record_path
+from anyorder.results import Hypothesis, Moment, TextError, Translation
 from anyorder.search import Found, Progress, batches, padded, search, seeds, silent, total
 from anyorder.trace import Trace
 
 WINDOW = 512  # sentences read ahead when a stream is translated
-
-
-class TextError(ValueError):
-    """An input that cannot be translated; says which and why."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One candidate translation."""
-
-    text: str
-    ids: tuple[int, ...]
-    tokens: tuple[str, ...]
-    logp: tuple[float, ...]  # log p of each token when it was written
-    score: float  # what candidates are ranked by: the chosen score divided by the length
-    path_score: float  # log p(G|X)
-    log_length: float  # log p(L|X)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What came of one sentence: its best hypothesis and the n-best list."""
-
-    source: str
-    hypotheses: tuple[Hypothesis, ...] = ()
-    error: str | None = None
-
-    @property
-    def text(self) -> str:
-        return self.hypotheses[0].text if self.hypotheses else ""
-
-    @property
-    def score(self) -> float:
-        return self.hypotheses[0].score if self.hypotheses else 0.0
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A generation after one step, for those who want to watch."""
-
-    t: int
-    tokens: tuple[str | None, ...]  # None where nothing is written yet
-    written: tuple[int, ...]  # positions of this step
-    text: str
 
 
 @dataclass
@@ -80,13 +34,13 @@ class _Row:
 
 @dataclass
 class Translator:
-    """A translation model with its tokeniser and length model; `ar` rescores, `policies` are learned orders."""
+    """A translation model with its tokeniser and length model; `beside` is the autoregressive model that rescores."""
 
     model: Any
     tokenizer: Any
     languages: tuple[str, ...]
     lengths: Mapping[str, Length] = field(default_factory=dict)  # "de-en" → p(L|X)
-    ar: Translator | None = None
+    beside: Callable[[], Translator] | None = None  # loaded when it is first needed
     policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
     name: str = "model"
     cost: Cost = field(default_factory=Cost)  # of everything this translator has done
@@ -157,9 +111,12 @@ class Translator:
             source_tokens=self.tokenizer.tokens(rows[row].ids), log_length=rows[row].log_length,
         )  # fmt: skip
         context, state = self._begin([rows[row]], direction, plan)
-        if found[row].path is not None:
-            trace = record_path(state, found[row].path[0, k], found[row].symbol[0, k], found[row].gain[0, k],
-                                float(found[row].score[0, k]), found[row].cost, self._strings, **names)  # fmt: skip
+        best = found[row]
+        if best.path is not None and best.symbol is not None and best.gain is not None:
+            trace = record_path(
+                state, best.path[0, k], best.symbol[0, k], best.gain[0, k], float(best.score[0, k]), best.cost,
+                self._strings, **names,
+            )  # fmt: skip
         else:
             cost = Cost()
             steps = list(unroll(self.model, context, state, self._decoder(plan, direction), cost=cost, alternatives=5))
@@ -287,9 +244,9 @@ class Translator:
         if plan.rescore == "path":
             scores = path
         else:
-            scorer = self if plan.rescore == "pll" else self.ar
-            if scorer is None:
+            if plan.rescore == "ar" and self.beside is None:
                 raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
+            scorer = self.beside() if plan.rescore == "ar" and self.beside is not None else self
             scores = scorer._score_ids([rows[n].ids for n, _, _ in flat], [ids for _, _, ids in flat], direction)
         texts = self.tokenizer.decode([ids for _, _, ids in flat], direction[1])
         out: list[list[Hypothesis]] = [[] for _ in rows]
