@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 
-from anyorder.trace import Trace, TraceStep, replay
+from anyorder.trace import Trace, TraceStep
 
 SOURCE = "Zwei junge Männer spielen an einem sonnigen Nachmittag Fußball am Strand und lachen dabei."
-TARGET = "▁Two ▁young ▁men ▁are ▁play ing ▁soc cer ▁on ▁the ▁beach ▁on ▁a ▁sun ny ▁afternoon , ▁laugh ing .".split()
-RIVALS = "▁boys ▁people ▁football ▁at ▁by ▁sand ▁day ▁guys ▁kids ▁while ▁one ▁and".split()
+TARGET = [
+    "▁Two",
+    "▁young",
+    "▁men",
+    "▁are",
+    "▁play",
+    "ing",
+    "▁soc",
+    "cer",
+    "▁on",
+    "▁the",
+    "▁beach",
+    "▁on",
+    "▁a",
+    "▁sun",
+    "ny",
+    "▁afternoon",
+    ",",
+    "▁laugh",
+    "ing",
+    ".",
+]
+RIVALS = ["▁boys", "▁people", "▁football", "▁at", "▁by", "▁sand", "▁day", "▁guys", "▁kids", "▁while", "▁one", "▁and"]
 ORDERS = ("left2right", "easy-first", "mask-predict", "constant-time")
-HOSTILE = ["</script><script>document.title='owned'</script>", "<img src=x onerror=document.title='owned'>", "&lt;b&gt;", '"\'`', "\u2028"]
+HOSTILE = [
+    "</script><script>document.title='owned'</script>",
+    "<img src=x onerror=document.title='owned'>",
+    "&lt;b&gt;",
+    "\"'`",
+    "\u2028",
+]
 
 
-def example(recipe: str = "easy-first", target: list[str] | None = None, seed: int = 1, source: str | None = SOURCE) -> Trace:
+def example(
+    recipe: str = "easy-first", target: list[str] | None = None, seed: int = 1, source: str | None = SOURCE
+) -> Trace:
     """A trace that ends in `target`, by one of ORDERS or by "insertion"."""
     rng = random.Random(f"{recipe} {seed}")
     target = TARGET if target is None else target
@@ -52,17 +82,18 @@ def long(n: int = 200) -> list[str]:
     return [rng.choice(TARGET) for _ in range(n)]
 
 
-def _step(t: int, positions: list[int], tokens: list[str], rng: random.Random, erased: list[int] | None = None) -> TraceStep:
-    probabilities = [rng.choice([rng.uniform(0.85, 0.999), rng.uniform(0.6, 0.95), rng.uniform(0.15, 0.7)]) for _ in positions]
+def _step(
+    t: int, positions: list[int], tokens: list[str], rng: random.Random, erased: list[int] | None = None
+) -> TraceStep:
+    probabilities = [rng.uniform(*rng.choice([(0.85, 0.999), (0.6, 0.95), (0.4, 0.8)])) for _ in positions]
     alternatives = []
     for position, p in zip(positions, probabilities, strict=True):
-        rest, rivals = (1 - p) * 0.9, rng.sample(RIVALS, 4)
-        alternatives.append(
-            [(tokens[position], math.log(p))] + [(r, math.log(max(rest * 0.55 * 0.45**k, 1e-6))) for k, r in enumerate(rivals)]
-        )
+        rivals = [(r, math.log((1 - p) * 0.5 * 0.45**k)) for k, r in enumerate(rng.sample(RIVALS, 4))]
+        alternatives.append([(tokens[position], math.log(p)), *rivals])
     return TraceStep(
         t=t, positions=positions, tokens=[tokens[p] for p in positions], ids=[len(tokens[p]) for p in positions],
-        logp=[math.log(p) for p in probabilities], logz=-0.05 * rng.random(), erased=erased or [], alternatives=alternatives,
+        logp=[math.log(p) for p in probabilities], logz=-0.05 * rng.random(), erased=erased or [],
+        alternatives=alternatives,
     )  # fmt: skip
 
 
@@ -86,12 +117,7 @@ def _balanced_insertion(target: list[str], rng: random.Random) -> list[TraceStep
         middles = [(a + b) // 2 for a, b in spans]
         slots = [sum(m > d for d in done) for m in middles]
         written = _step(len(steps), list(range(len(middles))), [target[m] for m in middles], rng)
-        steps.append(TraceStep(written.t, slots, written.tokens, written.ids, written.logp, None, [], written.alternatives))
+        steps.append(replace(written, positions=slots, logz=None))
         done.update(middles)
         spans = [s for (a, b), m in zip(spans, middles, strict=True) for s in ((a, m), (m + 1, b)) if s[0] < s[1]]
     return steps
-
-
-def show(trace: Trace) -> list[str]:
-    """Each canvas of a trace on one line, for messages."""
-    return [" ".join(token or "_" for token in canvas) for canvas in replay(trace)]

@@ -196,7 +196,7 @@ def _read(lines: Iterable[str], name: str) -> list[Trace]:
     canvas: Canvas = []
     number = 0
     try:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(lines, 1):  # noqa: B007 (the errors below name it)
             if not line.strip():
                 continue
             record = _parse(line, expected=("trace",) if head is None else ("step", "end"))
@@ -273,7 +273,12 @@ def _no_constant(name: str) -> float:
 def _step(record: dict[str, Any]) -> TraceStep:
     choices = record["alternatives"]
     for pair in (pair for row in choices or () for pair in row):
-        if not (_matches(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and _matches([pair[1]], [float, None])):
+        if not (
+            isinstance(pair, list)
+            and len(pair) == 2
+            and _matches(pair[:1], [str])
+            and _matches(pair[1:], [float, None])
+        ):
             raise ValueError(f'"alternatives" holds {_short(pair)}, not a pair of a token and its log p')
     return TraceStep(
         t=record["t"], positions=record["positions"], tokens=record["tokens"], ids=record["ids"],

@@ -52,13 +52,12 @@ function orderPlot(cells, steps, width, height) {
       f.root.append(hue(line, b.step, steps));
     }
   }
+  if (cells.length > 60) f.root.classList.add("dense");
   const r = Math.max(1.6, Math.min(4.5, (width - 40) / cells.length / 2.6, (height - 28) / steps / 1.7));
   for (const e of events) {
-    const x = f.px(e.position), y = f.py(e.step);
-    const mark = e.kind === "write"
-      ? svg("circle", { class: "dot", cx: x, cy: y, r })
-      : svg("path", { class: "cross", d: `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}` });
-    mark.dataset.step = e.step;
+    if (e.kind === "write" && events.some((o) => o.kind === "erase" && o.step === e.step && o.position === e.position)) continue;
+    const [name, size] = e.kind === "write" ? ["dot", r] : ["ring", r - 0.5];
+    const mark = svg("circle", { class: name, cx: f.px(e.position), cy: f.py(e.step), r: size, "data-step": e.step });
     f.root.append(hue(mark, e.step, steps));
   }
   return f.root;
@@ -68,7 +67,7 @@ function orderPlot(cells, steps, width, height) {
 function logpPlot(cells, steps, low, width, height) {
   const f = frame(width, height,
     { domain: [-0.5, Math.max(steps - 1, 1) + 0.5], ticks: whole(0, steps, width / 60), format: (v) => v + 1 },
-    { domain: [0, low], ticks: ticks(low, 0, 3), format: minus },
+    { domain: [0, low], ticks: ticks(low, 0, 4), format: minus },
     "log p of each written token over the steps");
   const r = Math.max(1.6, Math.min(4, (width - 40) / steps / 2.6));
   for (const cell of cells) {
@@ -87,7 +86,7 @@ function comparePlot(runs, steps, width, height) {
   const low = Math.min(-0.5, ...runs.flatMap((run) => run.sums));
   const room = Math.min(width * 0.32, 16 + 6.6 * Math.max(...runs.map((run) => run.name.length)));
   const f = frame(width, height,
-    { domain: [0, Math.max(steps, 1)], ticks: [0, ...whole(0, steps, width / 80).map((v) => v + 1).filter((v) => v > 1)], format: (v) => v, room },
+    { domain: [0, Math.max(steps, 1)], ticks: ticks(0, steps, width / 80).filter(Number.isInteger), format: (v) => v, room },
     { domain: [0, low], ticks: ticks(low, 0, 4), format: minus },
     "log p of each strategy so far, over the steps");
   const labels = runs.map((run, i) => ({ i, y: f.py(run.sums[run.sums.length - 1]) })).sort((a, b) => a.y - b.y);

@@ -45,6 +45,16 @@ function openGroup(index) {
   $("panels").append(...state.panels.map((panel) => panel.node));
   document.querySelector(".key-erased").hidden = !traces.some((trace) => trace.steps.some((step) => step.erased.length));
   $("scrub").max = state.steps;
+  layOut();
+}
+
+// Give each canvas the room that it needs at the end, so that nothing below moves while it fills.
+function layOut() {
+  for (const panel of state.panels) {
+    panel.canvas.style.minHeight = "";
+    showPanel(panel, state.steps);
+    panel.canvas.style.minHeight = `${panel.canvas.offsetHeight}px`;
+  }
   drawPlots();
 }
 
@@ -134,22 +144,27 @@ function show(t) {
 
 function showPanel(panel, t) {
   const end = panel.trace.steps.length;
-  panel.cells.forEach((cell, i) => showCell(panel, cell, panel.nodes[i], t));
+  panel.cells.forEach((cell, i) => showCell(panel, i, t));
   for (const plot of panel.plots) plotAt(plot, t);
   panel.node.classList.toggle("done", t >= end);
   panel.now.replaceChildren(
-    el("i", { text: t >= end ? "done in " : "step " }), el("b", { text: Math.min(t, end) }), el("i", { text: t >= end ? " steps" : ` of ${end}` }),
+    el("i", { text: t >= end ? "done in " : "step " }), el("b", { text: Math.min(t, end) }), el("i", { text: t < end ? ` of ${end}` : end === 1 ? " step" : " steps" }),
     el("em", { text: `log p ${decimal(panel.sums[Math.min(t, end)])}` }),
   );
 }
 
-function showCell(panel, cell, node, t) {
+function showCell(panel, i, t) {
+  const cell = panel.cells[i], node = panel.nodes[i];
   const event = eventAt(cell, t);
   const token = tokenAt(cell, t);
   const [place, box, bar] = node.children;
   const fresh = event !== null && event.step === t - 1;
+  const look = `${existsAt(cell, t)} ${event ? cell.events.indexOf(event) : -1} ${fresh}`;
+  if (node.dataset.look === look) return; // nothing changed: most cells, most of the time
+  node.dataset.look = look;
   const piece = token === null ? { text: "" } : shown(panel, token);
   node.hidden = !existsAt(cell, t);
+  node.parentNode.hidden = ![...node.parentNode.children].some((part) => !part.hidden);
   node.classList.toggle("filled", token !== null);
   node.classList.toggle("erased", event !== null && event.kind === "erase");
   node.classList.toggle("now", fresh);
@@ -159,10 +174,10 @@ function showCell(panel, cell, node, t) {
   box.children[1].textContent = piece.text;
   box.children[2].textContent = event && event.kind === "erase" && fresh && event.token !== null ? shown(panel, event.token).text : "";
   bar.firstChild.style.width = event && event.kind === "write" ? `${(Math.exp(event.logp) * 100).toFixed(1)}%` : "0";
-  node.setAttribute("aria-label", describe(panel, cell, token, event, panel.cells.indexOf(cell)));
+  node.setAttribute("aria-label", describe(panel, token, event, i));
 }
 
-function describe(panel, cell, token, event, i) {
+function describe(panel, token, event, i) {
   const at = `position ${i + 1}`;
   if (token === null) return event ? `taken back at step ${event.step + 1}, ${at}` : `not written yet, ${at}`;
   const text = shown(panel, token).text;
@@ -287,10 +302,8 @@ function onKey(event) {
 }
 
 function switchTheme() {
-  const dark = getComputedStyle(document.documentElement).getPropertyValue("--dark").trim();
   const now = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
-  return dark;
 }
 
 function faster() {
@@ -317,12 +330,12 @@ function start() {
   $("speed").addEventListener("click", faster);
   $("theme").addEventListener("click", switchTheme);
   addEventListener("keydown", onKey);
-  addEventListener("scroll", hideTip, { passive: true });
+  addEventListener("scroll", () => { if (tip.owner) showTip(...tip.owner); }, { passive: true });
   let width = innerWidth;
   addEventListener("resize", () => {
     if (innerWidth === width) return;
     width = innerWidth;
-    drawPlots();
+    layOut();
     show(state.t);
   });
   for (const button of document.querySelectorAll("[data-export]")) {
