@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -11,7 +12,20 @@ import torch
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Cost, Counts, Decoder, Length, Order, State, begin, canvas, log_likelihood, pll, unroll
+from anyorder.core import (
+    Cost,
+    Counts,
+    Decoder,
+    Length,
+    Order,
+    Predicted,
+    State,
+    begin,
+    canvas,
+    log_likelihood,
+    pll,
+    unroll,
+)
 from anyorder.models.translation import Source
 from anyorder.plan import Plan, PlanError
 from anyorder.recording import record, record_path
@@ -85,9 +99,9 @@ class Translator:
         """Watch one sentence being written at its most likely length: a `Moment` a step."""
         plan = Plan(**{"lengths": 1, **options})
         direction = self.direction(to, source)
-        rows, problem = self._rows(text, self.tokenizer.encode([text], direction[0])[0], 0, direction, plan)
-        if problem:
-            raise TextError(problem)
+        rows, problems = self._rows([text], direction, plan)
+        if problems:
+            raise TextError(problems[0])
         if not rows:
             return
         context, state = self._begin(rows[:1], direction, plan)
@@ -152,14 +166,10 @@ class Translator:
 
     def _many(self, texts: list[str], to: str, source: str | None, plan: Plan, progress: Progress) -> list[Translation]:
         direction = self.direction(to, source)
-        out = [Translation(text) for text in texts]
-        rows: list[_Row] = []
-        for n, ids in enumerate(self.tokenizer.encode(texts, direction[0])):
-            new, problem = self._rows(texts[n], ids, n, direction, plan)
-            out[n] = replace(out[n], error=problem)
-            rows += new
+        rows, problems = self._rows(texts, direction, plan)
+        out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
         hypotheses: dict[int, list[Hypothesis]] = {}
-        left = {n: sum(r.sentence == n for r in rows) for n in {r.sentence for r in rows}}
+        left = Counter(r.sentence for r in rows)
         progress(len(texts) - len(left))
         sizes = [len(r.ids) + r.length + 4 for r in rows]
         for part in batches(sizes, copies=plan.beam):
@@ -175,20 +185,44 @@ class Translator:
             out[n] = replace(out[n], hypotheses=tuple(sorted(distinct, key=lambda h: -h.score)[: plan.nbest]))
         return out
 
-    def _rows(
-        self, text: str, ids: list[int], sentence: int, direction: tuple[str, str], plan: Plan
-    ) -> tuple[list[_Row], str | None]:
-        """The canvases to try for one sentence, or why there are none."""
-        if not text.strip():
-            return [], None
+    def _rows(self, texts: Sequence[str], direction: tuple[str, str], plan: Plan) -> tuple[list[_Row], dict[int, str]]:
+        """The canvases to try for each sentence, and why there are none for some: {sentence: reason}."""
         room = self.model.architecture.positions - 2
-        if len(ids) > room:
-            return [], f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
+        encoded = self.tokenizer.encode(texts, direction[0])
+        problems = {
+            n: f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
+            for n, ids in enumerate(encoded)
+            if len(ids) > room
+        }
+        usable = [n for n, text in enumerate(texts) if text.strip() and n not in problems]
         if self.causal:
-            return [_Row(sentence, ids, min(room, 2 * len(ids) + 10), 0.0)], None
-        lengths, logp = self._length_model(direction).propose(torch.tensor([len(ids)]), plan.lengths)
-        pairs = zip(lengths[0].tolist(), logp[0].tolist(), strict=True)
-        return [_Row(sentence, ids, min(length, room), p) for length, p in pairs], None
+            return [_Row(n, encoded[n], min(room, 2 * len(encoded[n]) + 10), 0.0) for n in usable], problems
+        if not usable:
+            return [], problems
+        lengths, logp = self._lengths([encoded[n] for n in usable], direction, plan)
+        rows = [
+            _Row(n, encoded[n], min(length, room), p)
+            for n, some, ps in zip(usable, lengths.tolist(), logp.tolist(), strict=True)
+            for length, p in zip(some, ps, strict=True)
+        ]
+        return rows, problems
+
+    def _lengths(
+        self, encoded: Sequence[Sequence[int]], direction: tuple[str, str], plan: Plan
+    ) -> tuple[Tensor, Tensor]:
+        """p(L|X): the best lengths of each sentence and their log-probabilities, (B, n) each."""
+        sizes = torch.tensor([len(ids) for ids in encoded])
+        if not hasattr(self.model, "log_length"):
+            return self._length_model(direction).propose(sizes, plan.lengths)
+        predicted = Predicted(self.model.log_length)
+        lengths = torch.zeros(len(encoded), plan.lengths, dtype=torch.int64)
+        logp = torch.zeros(len(encoded), plan.lengths)
+        for part in batches(sizes.tolist()):
+            rows = [_Row(i, list(encoded[i]), 1, 0.0) for i in part]
+            with torch.inference_mode():
+                context = self.model.encode(self._source(rows, direction))
+                lengths[part], logp[part] = predicted.propose(sizes[part], plan.lengths, context)
+        return lengths, logp
 
     def _length_model(self, direction: tuple[str, str]) -> Length:
         key = "-".join(direction)
@@ -282,9 +316,9 @@ class Translator:
         self, text: str, direction: tuple[str, str], plan: Plan
     ) -> tuple[list[_Row], list[Found], list[tuple[int, int]]]:
         """Every canvas of one sentence, and its (canvas, hypothesis) pairs best first."""
-        rows, problem = self._rows(text, self.tokenizer.encode([text], direction[0])[0], 0, direction, plan)
-        if problem:
-            raise TextError(problem)
+        rows, problems = self._rows([text], direction, plan)
+        if problems:
+            raise TextError(problems[0])
         found = [self._search([row], direction, plan) for row in rows]
         ranked = [self._ranked([row], f, direction, plan)[0] for row, f in zip(rows, found, strict=True)]
         order = [(n, k) for n, hypotheses in enumerate(ranked) for k in range(len(hypotheses))]

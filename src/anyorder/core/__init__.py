@@ -5,7 +5,7 @@ p(G|X) = p(L|X) · ∏_t ∏_i p(z_i^{t+1} | Y^{≤t}, Z^t, X) · p(y_i^{t+1} | 
 """
 
 from anyorder.core.beam import Beam, beam
-from anyorder.core.coordinates import Coordinates, Region, block, dilated, everywhere, masked, revisit
+from anyorder.core.coordinates import Coordinates, Region, block, dilated, everywhere, last_slot, masked, revisit
 from anyorder.core.count import (
     Count,
     anneal,
@@ -22,7 +22,7 @@ from anyorder.core.count import (
 from anyorder.core.decode import Decoder, Result, Step, Times, decode, step, unroll
 from anyorder.core.edit import Edit, Insert, Replace
 from anyorder.core.gibbs import Samples, chains, sampler
-from anyorder.core.length import Counts, Given, Length, UntilEos
+from anyorder.core.length import Counts, Given, Length, Predicted, UntilEos
 from anyorder.core.look import Cost, ModelError, Reader
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.order import (
@@ -48,9 +48,10 @@ from anyorder.core.symbols import Symbols
 __all__ = [
     "FEATURES", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit", "Feature", "Given",
     "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError", "PathPlanning",
-    "ReMDM", "Reader", "Region", "Replace", "Result", "Samples", "State", "Step", "Symbols", "TakeBack", "Times",
-    "UntilEos", "View", "anneal", "beam", "begin", "best", "block", "canvas", "chains", "chance", "confidence",
+    "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Samples", "State", "Step", "Symbols", "TakeBack",
+    "Times", "UntilEos", "View", "anneal", "beam", "begin", "best", "block", "canvas", "chains", "chance", "confidence",
     "constant", "decode", "dilated", "entropy_bound", "even", "everywhere", "factor", "fixed", "kl_stable",
-    "leftmost", "log_likelihood", "logp", "margin", "marginal", "masked", "negent", "parse", "pll", "position",
-    "random", "revisit", "rightmost", "sampler", "stale", "step", "threshold", "token_scores", "unroll", "whole",
+    "last_slot", "leftmost", "log_likelihood", "logp", "margin", "marginal", "masked", "negent", "parse", "pll",
+    "position", "random", "revisit", "rightmost", "sampler", "stale", "step", "threshold", "token_scores", "unroll",
+    "whole",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -68,16 +68,19 @@ class Counts(Known):
         if n < 1:
             raise ValueError(f"at least 1 length candidate is needed, got {n}")
         slope, intercept, deviation = self._line()
-        longest = int(source_lengths.max()) if len(source_lengths) else 0
-        width = max(self.table.shape[1], int(slope * longest + intercept + 4 * deviation) + 1, n + 1)
         source = source_lengths.cpu()
+        reach = (slope * source.double() + intercept + 4 * deviation).long() + 1  # each row by its own, not the batch's
+        reach = reach.clamp_min(max(self.table.shape[1], n + 1))
+        width = int(reach.max()) if len(reach) else n + 1
         counts = torch.zeros(len(source), width, dtype=torch.float64)
         seen = source < self.table.shape[0]
         counts[seen, : self.table.shape[1]] = self.table[source[seen]]
         t = torch.arange(width, dtype=torch.float64)
-        q = (-0.5 * ((t - slope * source[:, None].double() - intercept) / deviation) ** 2).masked_fill(t < 1, -1e9)
+        q = -0.5 * ((t - slope * source[:, None].double() - intercept) / deviation) ** 2
+        q = q.masked_fill((t < 1) | (t >= reach[:, None]), -torch.inf)
         p = (counts + q.softmax(-1)) / (counts.sum(-1, keepdim=True) + 1)
-        logp, lengths = p.log().masked_fill(t < 1, -torch.inf).topk(n, -1)
+        logp, lengths = p.masked_fill(t < 1, 0).log().sort(dim=-1, descending=True, stable=True)
+        logp, lengths = logp[:, :n], lengths[:, :n]
         return lengths.to(source_lengths.device), logp.float().to(source_lengths.device)
 
 
@@ -90,6 +93,19 @@ class Given(Known):
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
         value = torch.as_tensor(self.lengths, device=source_lengths.device).expand(len(source_lengths))
         return value[:, None].clone(), torch.zeros(len(value), 1, device=value.device)
+
+
+@dataclass(frozen=True, eq=False)
+class Predicted(Known):
+    """A learned p(L|X): the model reads it off its own context, log p of lengths 0 … M as (B, M+1)."""
+
+    log_length: Callable[[Any], Tensor]
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        logp = self.log_length(context)
+        logp = logp.masked_fill(torch.arange(logp.shape[1], device=logp.device) < 1, -torch.inf)
+        best, lengths = logp.topk(n, -1)
+        return lengths, best
 
 
 @dataclass(frozen=True)
