@@ -33,6 +33,7 @@ from anyorder.core import (
     factor,
     fixed,
     kl_stable,
+    last_slot,
     leftmost,
     logp,
     margin,
@@ -165,8 +166,8 @@ def wino(draft: float = 0.6, keep: float = 0.9) -> D:
 
 # Appendix B, insertion: with a model that scores slots.
 def insert_left2right(stop_id: int, longest: int) -> D:
-    """Always into the last slot."""
-    return D(C(rightmost, among=everywhere), edit=Insert(stop_id, longest))
+    """Always into the last slot: L + 1 steps."""
+    return D(C(rightmost, among=last_slot), edit=Insert(stop_id, longest))
 
 
 def insert_uniform(stop_id: int, longest: int) -> D:
@@ -175,7 +176,7 @@ def insert_uniform(stop_id: int, longest: int) -> D:
 
 
 def insert_balanced(stop_id: int, longest: int) -> D:
-    """All slots at once: a model of balanced binary trees is done in ⌈log₂ L⌉ + 1 steps (Stern et al. 2019)."""
+    """All slots at once: a model of balanced binary trees is done in ⌈log₂(L+1)⌉ + 1 steps (Stern et al. 2019)."""
     return D(C(leftmost, whole, everywhere), edit=Insert(stop_id, longest))
 
 

@@ -66,19 +66,26 @@ def beam(
     device = state.tokens.device
     family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
     first = torch.arange(N * K, device=device) % K == 0
-    budget = decoder.budget(state)
+    budget, masks = decoder.budget(state), state.masked.sum(-1)
+    last = state.length if budget is None else budget  # (N,) steps that a row has
+    short = (last < masks).nonzero()
+    if len(short):
+        r = int(short[0])
+        raise ValueError(f"row {r}: {int(masks[r])} masks, one written a step, do not fit into {int(last[r])} steps")
     beams = state.take(family)
     nothing = beams.tokens[:, :0]
     begun = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
     beams = replace(beams, score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
     context = context.take(family)
     with torch.inference_mode():
-        for t in range(int((state.length if budget is None else budget).max())):
-            active = decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t
-            active = active & (beams.score > NO)
-            if not bool(active.any()):
+        for t in range(int(last.max())):
+            alive = (decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t) & (beams.score > NO)
+            region = decoder.coordinates.among.candidates(beams) & alive[:, None]
+            must = beams.masked.sum(-1) >= last[family] - t  # every step that is left has a mask to write
+            region = region & (beams.masked | ~must[:, None])
+            if not bool(region.any()):
                 break
-            beams, parents = _advance(reader, context, beams, decoder, active, K, K1, K2, coordinate_score, merge)
+            beams, parents = _advance(reader, context, beams, decoder, region, K, K1, K2, coordinate_score, merge)
             if not torch.equal(parents, torch.arange(N * K, device=device)):
                 context = context.take(parents)
     score = beams.score / beams.length.clamp_min(1) ** length_penalty if length_penalty else beams.score
@@ -95,23 +102,22 @@ def _advance(
     context: Any,
     s: State,
     decoder: Decoder,
-    active: Tensor,
+    region: Tensor,
     K: int,
     K1: int,
     K2: int,
     with_z: bool,
     merge: bool,
 ) -> tuple[State, Tensor]:
-    """One step of every beam: (new state, parents (N·K,))."""
+    """One step of every beam, among the positions `region` (N·K, L) of each: (new state, parents (N·K,))."""
     c = decoder.coordinates
-    L = s.tokens.shape[1]
-    region = c.among.candidates(s) & active[:, None]
+    active = region.any(-1)
     judged = _view(reader, context, s, region, decoder, K2) if c.reads else View(s.tokens, s.logp)
     x = c.logits(s, judged, region)
     if split_noise(c.order)[0] is None:  # nothing but noise: a position is drawn, not searched for
         x = c.order(s, judged).masked_fill(~region, NO)
-    k1 = min(K1, L)
-    value, u = x.topk(k1, -1)  # (M, K′) positions
+    k1 = min(K1, x.shape[1])
+    value, u = (part[:, :k1] for part in x.sort(dim=-1, descending=True, stable=True))  # (M, K′); ties: the left one
     logz = c.log_probs(s, judged, region).gather(-1, u) if with_z and c.tau else torch.zeros_like(value)
     logz = torch.where(value == NO, NO, logz)
     logy, symbol = _expand(reader, context, s, judged, u, value > NO, decoder, K2)  # (M, K′, K″)
@@ -126,7 +132,7 @@ def _advance(
     flat = flat.masked_fill(flat.isnan(), NO)
     if merge:
         flat = _merge(flat, _fingerprints(s, u, symbol).reshape(flat.shape))
-    best, pick = flat.topk(min(K, flat.shape[1]), -1)  # (N, K)
+    best, pick = (part[:, :K] for part in flat.sort(dim=-1, descending=True, stable=True))  # (N, K)
     if best.shape[1] < K:
         best = torch.nn.functional.pad(best, (0, K - best.shape[1]), value=NO)
         pick = torch.nn.functional.pad(pick, (0, K - pick.shape[1]))

@@ -74,6 +74,14 @@ def dilated(size: int) -> Region:
     return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent)
 
 
+def _last_slot(state: State) -> Tensor:
+    ends = (state.tokens != state.pad_id).sum(-1, keepdim=True) - 1
+    return state.open & (torch.arange(state.tokens.shape[1], device=ends.device) == ends)
+
+
+last_slot = Region("last slot", _last_slot, _last_slot)  # before a row's last symbol: insertion from left to right
+
+
 class Choice(NamedTuple):
     """The coordinates of one step."""
 
@@ -134,10 +142,18 @@ class Coordinates:
             key = key + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
         rank = key.argsort(dim=-1, descending=True, stable=True)
         z = self.count(state, view, Ranked(region, rank, self.among.extent(state).sum(-1)))
+        if self.count.chance is not None:
+            return Choice(z, _bernoulli(self.count.chance(state), z, region).to(state.score.dtype))
         return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         return self.order.remember(state, view, z) | self.count.remember(state, view, z)
+
+
+def _bernoulli(p: float, z: Tensor, region: Tensor) -> Tensor:
+    """Σ_i z_i log p + (1 − z_i) log(1 − p) over the region: (N,)."""
+    yes, no = z.sum(-1).double(), (region & ~z).sum(-1).double()
+    return torch.xlogy(yes, torch.tensor(p)) + torch.xlogy(no, torch.tensor(1 - p))
 
 
 def _plackett_luce(x: Tensor, z: Tensor, rank: Tensor) -> Tensor:

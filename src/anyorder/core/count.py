@@ -26,19 +26,21 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """(state, view, ranked) → z (N, L) bool. At least `minimum` are taken where the region has as many."""
+    """(state, view, ranked) → z (N, L) bool. Where it takes fewer than `minimum`, the best so many are taken."""
 
     name: str
     take: Callable[[State, View, Ranked], Tensor] = field(compare=False, repr=False)
     reads: frozenset[str] = frozenset()
     minimum: int = 1
+    chance: Callable[[State], float] | None = field(default=None, compare=False, repr=False)  # p(z_i = 1)
     remember: Callable[[State, View, Tensor], dict[str, Tensor]] = field(
         default=lambda state, view, z: {}, compare=False, repr=False
     )
 
     def __call__(self, state: State, view: View, ranked: Ranked) -> Tensor:
         z = self.take(state, view, ranked) & ranked.region
-        return z | first(ranked, torch.full_like(ranked.size, self.minimum)) if self.minimum else z
+        least = torch.where(z.sum(-1) < self.minimum, self.minimum, 0)
+        return z | first(ranked, least)
 
 
 def first(ranked: Ranked, k: Tensor) -> Tensor:
@@ -158,7 +160,7 @@ def chance(name: str, p: Callable[[State], float]) -> Count:
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < p(state)
 
-    return Count(name, take, minimum=0)
+    return Count(name, take, minimum=0, chance=p)
 
 
 ONE = fixed(1)

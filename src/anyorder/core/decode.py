@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.edit import REPLACE, Edit
+from anyorder.core.edit import REPLACE, Edit, Replace
 from anyorder.core.length import Known, Length
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
@@ -98,7 +98,7 @@ def step(
     z, logz = c.choose(state, blank if judged is None else judged)
     z = z | (state.masked & torch.as_tensor(last, device=z.device).reshape(-1, 1))
 
-    if judged is None or (c.reuse and state.view is not None):
+    if judged is None or state.view is not None:  # a view kept from the step before has no draws of this step
         at = state.open if edit.reads or c.reuse else z
         view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hide else None, top=top)
     else:
@@ -133,6 +133,15 @@ def _hidden_too(reader: Reader, context: Any, state: State, z: Tensor, judged: V
     return View(*map(put, judged, fresh))  # type: ignore[arg-type]
 
 
+def _active(decoder: Decoder, state: State, budget: Tensor | None) -> Tensor:
+    """(N,) rows that another step may change."""
+    region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
+    if budget is None:
+        return (region & pending).any(-1)
+    done = ~(region | pending).any(-1) if isinstance(decoder.edit, Replace) else False
+    return (budget > state.step) & ~torch.as_tensor(done, device=budget.device)
+
+
 def unroll(
     model: Model, context: Any, state: State, decoder: Decoder, *, cost: Cost | None = None, alternatives: int = 0
 ) -> Iterator[Step]:
@@ -144,7 +153,7 @@ def unroll(
     rows = torch.arange(len(state.tokens), device=state.tokens.device)
     budget = decoder.budget(state)
     while True:
-        active = decoder.edit.pending(state).any(-1) if budget is None else budget > state.step
+        active = _active(decoder, state, budget)
         if not bool(active.all()):
             keep = active.nonzero()[:, 0]
             state, context, rows = state.take(keep).trim(), context.take(keep), rows[keep]

@@ -14,7 +14,7 @@ from anyorder.core.decode import Decoder, unroll
 from anyorder.core.edit import REPLACE
 from anyorder.core.look import Cost
 from anyorder.core.model import Model
-from anyorder.core.order import Order, random
+from anyorder.core.order import Order, confidence, random, stale
 from anyorder.core.remask import Metropolis
 from anyorder.core.state import State
 from anyorder.core.symbols import SAMPLED, Symbols
@@ -31,6 +31,8 @@ def sampler(
     coordinates = Coordinates(order, among=everywhere, temperature=temperature)
     if order.reads and not coordinates.tau:
         raise ValueError("adaptive Gibbs sampling draws its coordinates: give a temperature above 0")
+    if correct and any(f in (confidence, stale) for _, f in order.terms):
+        raise ValueError("confidence and stale depend on draws, not on Y alone: no correction makes such a chain exact")
     adaptive = correct and bool(order.reads)
     return Decoder(coordinates, symbols, steps=1, edit=Metropolis(coordinates) if adaptive else REPLACE)
 
@@ -66,7 +68,7 @@ def chains(
     kept: list[Tensor] = []
     end = state
     for end in _states(model, context, state, replace(decoder, steps=total), cost):
-        if end.step - state.step > burn_in and (end.step - state.step - burn_in) % thin == 0:
+        if end.step > burn_in and (end.step - burn_in) % thin == 0:
             kept.append(end.tokens)
     accepted = end.memory.get("accepted")
     rate = torch.ones_like(end.score) if accepted is None else accepted / total

@@ -59,6 +59,8 @@ class Reader:
         """
         tokens = state.tokens if hide is None else state.tokens.masked_fill(hide, state.mask_id)
         n, i = at.nonzero(as_tuple=True)  # (M,) each
+        if not len(n):
+            return self._nothing(state, reads)
         self.cost.forwards += 1
         if conditionals == "visible":
             everything = self._hidden(context, tokens)  # (N, L, D)
@@ -66,10 +68,10 @@ class Reader:
         else:
             everything = None
             hidden = self._folded(context, tokens, n, i, state.mask_id)
-        parts = list(self._statistics(hidden, state, tokens, n, i, reads, top)) if len(n) else []
+        parts = list(self._statistics(hidden, state, tokens, n, i, reads, top))
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
-            if not parts or name not in parts[0]:
+            if name not in parts[0]:
                 return None
             values = torch.cat([p[name] for p in parts])
             out = values.new_full((*tokens.shape, *values.shape[1:]), fill)
@@ -77,20 +79,27 @@ class Reader:
             return out
 
         token, logp = spread("token", state.mask_id), spread("logp")
+        assert token is not None and logp is not None
         if "hidden" in reads and everything is None:
             everything = hidden.new_zeros(*tokens.shape, hidden.shape[-1])
             everything[n, i] = hidden
         return View(
-            token=torch.full_like(tokens, state.mask_id) if token is None else token,
-            logp=torch.zeros_like(state.logp) if logp is None else logp,
+            token=token,
+            logp=logp,
             current=spread("current"),
             entropy=spread("entropy"),
             margin=spread("margin"),
             hidden=everything if "hidden" in reads else None,
             top_token=spread("top_token"),
             top_logp=spread("top_logp", -torch.inf),
-            full=spread("full"),
+            full=spread("full", torch.nan),  # so that nothing unseen compares as equal
         )
+
+    def _nothing(self, state: State, reads: frozenset[str]) -> View:
+        """Nothing was asked for: no pass, and every field that is read exists."""
+        zero = torch.zeros_like(state.logp)
+        fields = {name: zero for name in ("current", "entropy", "margin") if name in reads}
+        return View(torch.full_like(state.tokens, state.mask_id), zero, **fields)
 
     def _hidden(self, context: Any, tokens: Tensor) -> Tensor:
         self.cost.canvases += len(tokens)
@@ -111,7 +120,8 @@ class Reader:
             states = self._hidden(context.take(n[part]), rows)
             hidden = states.new_empty(len(n), states.shape[-1]) if hidden is None else hidden
             hidden[part] = states[torch.arange(len(part), device=i.device), i[part]]
-        return torch.zeros(0, 1, device=tokens.device) if hidden is None else hidden
+        assert hidden is not None  # there was at least one entry
+        return hidden
 
     def _statistics(
         self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
@@ -136,13 +146,9 @@ class Reader:
         if whole is not None and "current" in reads:  # before bans: φ_logp of an unfilled position is −log p(<mask>)
             out["current"] = (x.gather(-1, tokens[n, i, None]) - whole)[:, 0]
         x = self.symbols.restrict(x, state, n, i)
-        lse = x.logsumexp(-1, keepdim=True) if whole is None or self.symbols.renormalise else whole
-        bad = (~lse[:, 0].isfinite()).nonzero()
-        if len(bad):
-            m = int(bad[0])
-            where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {state.step}"
-            raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
-        logp = x.sub_(lse)
+        lse = x.logsumexp(-1, keepdim=True)
+        self._check(lse[:, 0], state, n, i)
+        logp = x.sub_(lse if whole is None or self.symbols.renormalise else whole)
         out["token"] = self.symbols.draw(logp, state, n, i)
         out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
         if "entropy" in reads:
@@ -151,11 +157,20 @@ class Reader:
             best = logp.topk(min(2, logp.shape[-1]), -1).values.exp()
             out["margin"] = best[:, 0] - best[:, 1:].sum(-1)
         if top:
-            values, out["top_token"] = logp.topk(top, -1)
-            out["top_logp"] = values.masked_fill(values < NEVER / 2, -torch.inf)
+            out["top_logp"], out["top_token"] = self.symbols.best(logp, top, state, n, i)
         if "full" in reads:
             out["full"] = logp
         return out
+
+    def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
+        """log Σ exp (m,) of each entry's logits must be that of a distribution."""
+        bad = (~lse.isfinite() | (lse < NEVER / 2)).nonzero()
+        if len(bad):
+            m = int(bad[0])
+            where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {state.step}"
+            if bool(lse[m].isfinite()):
+                raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
+            raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
 
 
 def _parts(index: Tensor, size: int) -> tuple[Tensor, ...]:

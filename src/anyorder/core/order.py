@@ -18,6 +18,7 @@ from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.state import State, View
 
 EPSILON = 1e-6  # φ_pos's ε: keeps log 0 away
+LEAST = -100.0  # φ_logp's least log p: a model that never writes <mask> says −inf there; float32 adds entropies to this
 UNWRITTEN = 1e4  # how stale a position is that holds no symbol yet
 
 
@@ -91,7 +92,7 @@ class Sum(Order):
         text = ""
         for weight, feature in self.parts:
             sign = " - " if weight < 0 else " + "
-            text += sign + ("" if abs(weight) == 1 else f"{abs(weight):g}*") + str(feature)
+            text += sign + ("" if abs(weight) == 1 else f"{abs(weight)!r}*".replace(".0*", "*")) + str(feature)
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
 
 
@@ -101,6 +102,11 @@ def _field(name: str, sign: float = 1.0) -> Callable[[State, View], Tensor]:
         return sign * value
 
     return read
+
+
+def _surprise(state: State, view: View) -> Tensor:
+    assert view.current is not None
+    return -view.current.clamp_min(LEAST)
 
 
 def _position(state: State, view: View) -> Tensor:
@@ -118,7 +124,7 @@ def _stale(state: State, view: View) -> Tensor:
 
 # The paper's three features.
 negent = Feature("negent", _field("entropy", -1), frozenset({"entropy"}))  # φ_negent = −H(y_i | …)
-logp = Feature("logp", _field("current", -1), frozenset({"current"}))  # φ_logp = −log p(y_i = y_i^t | …)
+logp = Feature("logp", _surprise, frozenset({"current"}))  # φ_logp = −log p(y_i = y_i^t | …)
 position = Feature("position", _position)  # φ_pos = −log(|t − i| + ε)
 
 # What others choose by.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from anyorder.core.order import FEATURES, Order
 
 _TOKEN = re.compile(
-    r"\s*(?:(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
+    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
 )
 
 
@@ -22,7 +22,7 @@ class OrderError(ValueError):
 
 
 class _Parser:
-    """order := ['-'|'+'] term {('+'|'-') term};  term := number '*' factor | factor ['*' number];
+    """order := term {('+'|'-') term};  term := {'+'|'-'} (number '*' factor | factor ['*' number]);
     factor := name | '(' order ')'."""
 
     def __init__(self, text: str, features: Mapping[str, Order]):
@@ -57,14 +57,15 @@ class _Parser:
         return float(value)
 
     def order(self) -> Order:
-        sign = self.accept("-", "+")
-        total = -self.term() if sign == "-" else self.term()
+        total = self.term()
         while sign := self.accept("+", "-"):
             term = self.term()
             total = total + (-term if sign == "-" else term)
         return total
 
     def term(self) -> Order:
+        if sign := self.accept("-", "+"):
+            return -self.term() if sign == "-" else self.term()
         weight = self.number()
         if weight is not None:
             if not self.accept("*"):

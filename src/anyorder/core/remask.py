@@ -22,7 +22,7 @@ def lowest(score: Tensor, among: Tensor, k: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PathPlanning(Replacing):
-    """P2, self-planning: propose a symbol at every mask, keep the ⌊L·(t+1)/T⌋ best of all, re-mask the rest.
+    """P2, self-planning: propose a symbol at every mask, keep the ⌈L·(t+1)/T⌉ best of all, re-mask the rest.
 
     The planner's score is log p of the symbol, times η for one that stood there before: η > 1 re-masks more.
     """
@@ -35,7 +35,7 @@ class PathPlanning(Replacing):
         assert view.current is not None
         score = torch.where(z, view.logp, self.eta * view.current)
         new = write(state, z, view)
-        keep = state.length * (state.step + 1) // self.steps
+        keep = (state.length * (state.step + 1) + self.steps - 1) // self.steps
         return erase(new, lowest(score, state.open, state.length - keep))
 
 
@@ -68,8 +68,9 @@ class ReMDM(Replacing):
 class TakeBack(Replacing):
     """WINO: after a draft, re-mask what the rest of the canvas does not support: p(y_i | y_≠i, X) < p.
 
-    The leave-one-out probabilities are exact: a folded pass over the new canvas. At most one fewer than were
-    written is taken back, so every step makes progress.
+    The leave-one-out probabilities are exact: a folded pass over the new canvas. (The authors take them from the next
+    draft's pass, at shadow positions that see all of the block but their own, and cap the size of a draft.) At most
+    one fewer than were written is taken back, so every step makes progress.
     """
 
     p: float

@@ -49,12 +49,16 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
     """
     if samples < 1:
         raise ValueError(f"a Monte Carlo estimate needs at least 1 sample, got {samples}")
+    if "logp" in decoder.coordinates.reads:
+        raise ValueError("coordinates chosen by the proposed symbol's log p would be chosen by Y: use another order")
     n = len(state.tokens)
     rows = torch.arange(n, device=state.tokens.device).repeat_interleave(samples)
     many = state.take(rows)
     draw = torch.arange(len(rows), device=rows.device) % samples
     forced = torch.where(many.open, many.tokens, -1)
-    symbols = replace(decoder.symbols, forced=forced, temperature=0.0)
+    allowed = decoder.symbols.allowed
+    allowed = allowed[many.row] if allowed is not None and allowed.dim() == 3 else allowed
+    symbols = replace(decoder.symbols, forced=forced, allowed=allowed, temperature=0.0)
     blank = replace(
         many,
         tokens=many.tokens.masked_fill(many.open, many.mask_id),

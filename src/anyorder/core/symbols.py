@@ -47,25 +47,38 @@ class Symbols:
         if self.allowed is not None:
             ok = self.allowed[i] if self.allowed.dim() == 2 else self.allowed[state.row[n], i]
             logits.masked_fill_(~ok, NEVER)
-            empty = (logits <= NEVER / 2).all(-1).nonzero()
-            if len(empty):
-                m = int(empty[0])
-                raise ValueError(f"row {int(state.row[n[m]])}, position {int(i[m])}: no symbol is allowed there")
         return logits
 
     def draw(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """A symbol (M,) for each entry (n, i), from log p (M, V)."""
         token = logp.argmax(-1) if self.temperature == 0 else self._sample(logp, state, n, i)
-        if self.forced is not None:
-            forced = self.forced[i] if self.forced.dim() == 1 else self.forced[state.row[n], i]
-            token = torch.where(forced >= 0, forced, token)
-        return token
+        forced = self._forced(state, n, i)
+        return token if forced is None else torch.where(forced >= 0, forced, token)
+
+    def best(self, logp: Tensor, k: int, state: State, n: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+        """The k best symbols of each entry (n, i), best first: log p (M, k), −inf where there is none, and ids."""
+        value, token = logp.topk(k, -1)
+        value = value.masked_fill(value < NEVER / 2, -torch.inf)
+        forced = self._forced(state, n, i)
+        if forced is not None:  # the only choice, with the log p it has
+            here = forced >= 0
+            own = logp.gather(-1, forced.clamp_min(0)[:, None])[:, 0]
+            value[here], token[here, 0] = -torch.inf, forced[here]
+            value[here, 0] = own[here]
+        return value, token
+
+    def _forced(self, state: State, n: Tensor, i: Tensor) -> Tensor | None:
+        """(M,) the symbol to write at each entry, −1 where free."""
+        if self.forced is None:
+            return None
+        return self.forced[i] if self.forced.dim() == 1 else self.forced[state.row[n], i]
 
     def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
-        p = (logp / self.temperature).softmax(-1)
+        p = (logp / self.temperature).softmax(-1).masked_fill(logp < NEVER / 2, 0)
         if self.top_k is not None and self.top_k < p.shape[-1]:
-            p = p.masked_fill(p < p.topk(self.top_k, -1).values[:, -1:], 0)
+            value, which = p.topk(self.top_k, -1)
+            p = torch.zeros_like(p).scatter(-1, which, value)
         if self.top_p is not None:
             best, where = p.sort(-1, descending=True)
             before = best.cumsum(-1) - best  # probability of everything more probable

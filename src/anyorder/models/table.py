@@ -17,6 +17,8 @@ class Table:
     summed out, so a shorter canvas is the marginal of the joint's first positions.
     """
 
+    has_hidden = False
+
     def __init__(
         self,
         length: int,
