@@ -1,0 +1,166 @@
+"""π_θ: the paper's learned coordinate selection as an Order, with its value head and its file.
+
+    π_θ(a|s) = softmax_i f_θ(h_i, h̄)        f_θ: a 2-layer MLP on the concatenation
+    h̄ = 1/k Σ_j (emb_θ(j) + h^j_{a_j})      the last k chosen positions, j = 1 the oldest of them
+    V_θ(s) = v · 1/L Σ_i (h_i, h̄) + b       a 1-layer MLP
+
+h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from anyorder.core.order import FEATURES, Order
+from anyorder.core.state import State, View
+
+KIND = "anyorder-policy"
+CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
+
+
+class PolicyError(ValueError):
+    """A policy file that cannot be used, or not with this model."""
+
+
+class Inputs(NamedTuple):
+    """What π_θ and V_θ see of B states with M positions each. The model is frozen, so this can be kept."""
+
+    hidden: Tensor  # (B, M, D) h_i
+    features: Tensor  # (B, M, F) handcrafted φ_i beside it, F = 0 in the paper
+    candidates: Tensor  # (B, M) bool: the positions that may be chosen
+    mean: Tensor  # (B, D) 1/L Σ_i h_i over open positions
+    past: Tensor  # (B, D) Σ_j h^j_{a_j}
+    filled: Tensor  # (B,) int64: terms of that sum, at most k
+
+
+class Policy(nn.Module, Order):
+    """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well."""
+
+    def __init__(
+        self, width: int, history: int = 0, hidden: int = 1024, features: tuple[str, ...] = (), about: Any = None
+    ) -> None:
+        super().__init__()
+        unknown = [name for name in features if name not in FEATURES]
+        if unknown:
+            raise PolicyError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        self.width, self.history, self.features = width, history, tuple(features)
+        self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
+        seen = width * (2 if history else 1)
+        self.inner = nn.Linear(seen + len(self.features), hidden)
+        self.outer = nn.Linear(hidden, 1)
+        self.critic = nn.Linear(seen, 1)
+        self.slot = nn.Embedding(history, width) if history else None  # emb_θ
+        for layer in (self.outer, self.critic):  # starts near the uniform order, with values near 0
+            nn.init.normal_(layer.weight, std=0.01)
+            nn.init.zeros_(layer.bias)
+        if self.slot is not None:
+            nn.init.normal_(self.slot.weight, std=0.01)
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return frozenset({"hidden"}).union(*(FEATURES[name].reads for name in self.features))
+
+    def forward(self, state: State, view: View) -> Tensor:
+        """f_θ(h_i, h̄): (N, L)"""
+        return self.scores(self.inputs(state, view))
+
+    def inputs(self, state: State, view: View) -> Inputs:
+        hidden = view.hidden
+        assert hidden is not None
+        if hidden.shape[-1] != self.width:
+            raise PolicyError(
+                f"this policy reads hidden states of width {self.width}, the model gives {hidden.shape[-1]}: "
+                f"it was trained for {self.about.get('model', 'another model')}; train one for this model"
+            )
+        weight = state.open / state.open.sum(-1, keepdim=True)
+        past, count = hidden.new_zeros(len(hidden), self.width), torch.zeros_like(state.row)
+        if CHOSEN in state.memory:
+            filled = state.memory[FILLED]
+            past, count = (state.memory[CHOSEN] * filled[..., None]).sum(1), filled.sum(-1)
+        columns = [FEATURES[name](state, view)[..., None] for name in self.features]
+        features = torch.cat(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
+        return Inputs(hidden, features, state.masked, torch.einsum("nl,nld->nd", weight, hidden), past, count)
+
+    def scores(self, x: Inputs) -> Tensor:
+        """f_θ(h_i, h̄): (B, M)"""
+        parts = [x.hidden, x.features]
+        if self.slot is not None:
+            parts.append(self._recall(x)[:, None].expand_as(x.hidden))
+        scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())
+        return scores[..., 0]
+
+    def values(self, x: Inputs) -> Tensor:
+        """V_θ(1/L Σ_i (h_i, h̄)): (B,)"""
+        values: Tensor = self.critic(x.mean if self.slot is None else torch.cat([x.mean, self._recall(x)], -1))
+        return values[:, 0]
+
+    def _recall(self, x: Inputs) -> Tensor:
+        """h̄ = 1/k (Σ_j h^j_{a_j} + Σ_{j ≤ count} emb_θ(j)): (B, D)"""
+        assert self.slot is not None
+        slots = nn.functional.pad(self.slot.weight.cumsum(0), (0, 0, 1, 0))  # (k+1, D), 0 for an empty history
+        return (x.past + slots[x.filled]) / self.history
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """The last k chosen vectors; of positions chosen together, the left one counts as the earlier."""
+        if not self.history:
+            return {}
+        assert view.hidden is not None
+        n, k = len(z), self.history
+        chosen = state.memory.get(CHOSEN, view.hidden.new_zeros(n, k, self.width))
+        filled = state.memory.get(FILLED, z.new_zeros(n, k))
+        there = torch.cat([filled, z], 1)  # (N, k+L)
+        last = there.int().argsort(dim=1, stable=True)[:, -k:]  # the newest k that are there, in order
+        vectors = torch.cat([chosen, view.hidden], 1)
+        return {CHOSEN: vectors.gather(1, last[..., None].expand(-1, -1, self.width)), FILLED: there.gather(1, last)}
+
+    def __str__(self) -> str:
+        return "learned"
+
+    def save(self, path: str | Path) -> None:
+        from safetensors.torch import save_file
+
+        settings = {
+            "width": self.width,
+            "history": self.history,
+            "hidden": self.inner.out_features,
+            "features": self.features,
+            "about": self.about,
+        }
+        weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        save_file(weights, str(path), metadata={"kind": KIND, "format": "1", "settings": json.dumps(settings)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        from safetensors import safe_open
+
+        try:
+            with safe_open(str(path), "pt") as file:
+                meta = file.metadata() or {}
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except FileNotFoundError:
+            raise PolicyError(f"no policy file {path}: train one with `anyorder train policy.toml`") from None
+        except Exception as error:
+            raise PolicyError(f"{path} is not a safetensors file: {error}") from None
+        if meta.get("kind") != KIND:
+            raise PolicyError(f"{path} holds no policy (its kind is {meta.get('kind', 'not given')!r})")
+        if meta.get("format") != "1":
+            raise PolicyError(f"{path} has policy format {meta.get('format')!r}, this version reads format 1")
+        settings = json.loads(meta["settings"])
+        policy = cls(**settings | {"features": tuple(settings["features"])})
+        policy.load_state_dict(weights)
+        return policy.eval()
+
+
+def check_width(policy: Policy, width: int) -> None:
+    """Refuse a policy trained for a model of another width before anything is computed."""
+    if policy.width != width:
+        raise PolicyError(
+            f"this policy was trained for a model of width {policy.width} "
+            f"({policy.about.get('model', 'unnamed')}), this model's is {width}: train one for it"
+        )
