@@ -50,7 +50,11 @@ def read_xlm(path: str | Path) -> XlmCheckpoint:
 
 def load_xlm(path: str | Path) -> MaskedTranslation:
     """A checkpoint as a model of ours, in memory; `anyorder convert` writes the same to a folder."""
-    checkpoint = read_xlm(path)
+    return build_xlm(read_xlm(path))
+
+
+def build_xlm(checkpoint: XlmCheckpoint) -> MaskedTranslation:
+    """A model of ours with a checkpoint's weights."""
     model = MaskedTranslation(checkpoint.architecture, checkpoint.symbols, checkpoint.languages)
     model.load_state_dict(to_ours(checkpoint))
     return model.eval().requires_grad_(False)

@@ -16,22 +16,24 @@ class Tokenizer:
 
     Lossless mode keeps every character (unseen ones as UTF-8 bytes); only a literal `▁` comes back as a space.
     Moses mode normalises and tokenises with sacremoses first and detokenises after, as the paper does.
+    A model may know only the first `words` subwords; the others are then <unk>.
     """
 
-    def __init__(self, tokenizer: Any, moses: bool = False) -> None:
+    def __init__(self, tokenizer: Any, moses: bool = False, words: int | None = None) -> None:
         self.inner = tokenizer
         self.inner.encode_special_tokens = True  # "<mask>" in a user's text is five characters and two brackets
-        self.moses = moses
+        self.moses, self.words = moses, words
         self._moses: dict[str, Any] = {}
 
     def __len__(self) -> int:
-        return int(self.inner.get_vocab_size())
+        return self.words or int(self.inner.get_vocab_size())
 
     def encode(self, texts: Sequence[str], language: str) -> list[list[int]]:
         """A list of ids for each text."""
         if self.moses:
             texts = [self._moses_tokenise(text, language) for text in texts]
-        return [e.ids for e in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        rows = [e.ids for e in self.inner.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return rows if self.words is None else [[i if i < self.words else UNK for i in row] for row in rows]
 
     def decode(self, ids: Sequence[Sequence[int]], language: str) -> list[str]:
         """The texts; special symbols are left out."""
@@ -58,7 +60,7 @@ class Tokenizer:
 
     def save(self, path: Path | str) -> None:
         data = json.loads(self.inner.to_str())
-        data["anyorder"] = {"moses": self.moses}
+        data["anyorder"] = {"moses": self.moses, **({} if self.words is None else {"words": self.words})}
         Path(path).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
@@ -67,7 +69,7 @@ class Tokenizer:
 
         data = json.loads(Path(path).read_text(encoding="utf-8"))
         ours = data.pop("anyorder", {})
-        return cls(Inner.from_str(json.dumps(data)), moses=bool(ours.get("moses", False)))
+        return cls(Inner.from_str(json.dumps(data)), bool(ours.get("moses", False)), ours.get("words"))
 
 
 def train_tokenizer(texts: Iterable[tuple[str, str]], vocabulary: int, moses: bool = False) -> Tokenizer:

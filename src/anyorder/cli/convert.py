@@ -1,0 +1,44 @@
+"""`anyorder convert`: an XLM checkpoint as a model folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(help="A .pth file of XLM or of the paper's authors.")],
+    folder: Annotated[Path, typer.Argument(help="The model folder to write.")],
+    codes: Annotated[
+        Path | None, typer.Option(help="Its BPE codes (subword-nmt or fastBPE): without them it takes ids, not text.")
+    ] = None,
+    text: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Parallel text in its two languages, to count lengths p(L|X): needed to translate."),
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Store float16 weights: half the size.")] = False,
+) -> None:
+    """Convert an XLM checkpoint to safetensors and JSON.
+
+    The file is read without running anything in it, and every tensor is checked.
+
+    Example: anyorder convert mlm_tlm.pth my-model --codes bpe.codes --text train.de train.en
+    """
+    from rich.console import Console
+
+    from anyorder.models.convert import convert_xlm
+    from anyorder.models.errors import ModelError
+    from anyorder.training.data import DataError
+
+    try:
+        with Console(stderr=True).status(f"converting {checkpoint}"):
+            read = convert_xlm(checkpoint, folder, codes=codes, text=text, half=half)
+    except (ModelError, DataError) as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"can not write {folder}: {error.strerror}") from None
+    a = read.architecture
+    sizes = f"{a.layers} layers, {a.dim} wide, {a.vocabulary} words, {' and '.join(read.languages)}"
+    typer.echo(f"{folder}: {sizes}{'' if codes else '; without --codes it has no tokenizer'}")

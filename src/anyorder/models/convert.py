@@ -1,0 +1,108 @@
+"""An XLM checkpoint as a model folder of ours: weights, configuration, and what strings need (BPE, length counts)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from anyorder.models.errors import ModelError
+from anyorder.models.folder import save_model
+from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
+
+END = "</w>"  # closes a word in BPE codes; XLM's dictionary marks the other subwords instead, with @@
+SPECIALS = 14  # XLM's dictionaries begin with <s> </s> <pad> <unk> and <special0> … <special9>
+
+
+def convert_xlm(
+    checkpoint: str | Path,
+    folder: str | Path,
+    *,
+    codes: str | Path | None = None,
+    text: tuple[Path, Path] | None = None,
+    half: bool = False,
+) -> XlmCheckpoint:
+    """Write config.json and model.safetensors; with BPE `codes` tokenizer.json; with parallel `text` lengths.json."""
+    read = read_xlm(checkpoint)
+    if text is not None and (codes is None or len(read.languages) != 2):
+        raise ModelError("length counts need BPE codes to tokenise the text with, and a model of two languages")
+    tokenizer = None if codes is None else xlm_tokenizer(read, Path(codes))
+    lengths = None if text is None else _lengths(read, tokenizer, text)
+    save_model(build_xlm(read), folder, half=half)
+    if tokenizer is not None:
+        tokenizer.save(Path(folder) / "tokenizer.json")
+    if lengths is not None:
+        (Path(folder) / "lengths.json").write_text(json.dumps(lengths), encoding="utf-8")
+    return read
+
+
+def xlm_tokenizer(read: XlmCheckpoint, codes: Path) -> Any:
+    """The checkpoint's dictionary and its subword-nmt or fastBPE merges as a tokenizer, over Moses tokens."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    from anyorder.training.tokenizer import Tokenizer as TextTokenizer
+
+    merges = read_codes(codes)
+    words = [word if _special(i, word) else _closed(word) for i, word in enumerate(read.words)]
+    vocabulary = {word: i for i, word in enumerate(words)}
+    if len(vocabulary) != len(words):
+        raise ModelError("two words of the dictionary are the same subword")
+    for left, right in merges:  # subwords that only other merges are made of have no place in the model
+        for part in (left, right, left + right):
+            vocabulary.setdefault(part, len(vocabulary))
+    known = sum(vocabulary[left + right] < len(words) for left, right in merges)
+    if known < 0.5 * len(merges):
+        raise ModelError(
+            f"{codes}: only {known} of {len(merges)} merges are in the checkpoint's dictionary: not its BPE"
+        )
+    unknown = read.words[read.symbols.unk]
+    inner = Tokenizer(models.BPE(vocabulary, merges, unk_token=unknown, end_of_word_suffix=END))
+    if not any(letter.isupper() for word in read.words for letter in word):
+        inner.normalizer = normalizers.Lowercase()
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.decoder = decoders.BPEDecoder(END)
+    inner.add_special_tokens([AddedToken(word) for i, word in enumerate(read.words) if _special(i, word)])
+    return TextTokenizer(inner, moses=True, words=len(words))
+
+
+def read_codes(path: Path) -> list[tuple[str, str]]:
+    """The merges of a subword-nmt (version 0.2) or fastBPE file, in order."""
+    merges: list[tuple[str, str]] = []
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{path} cannot be read: {error}") from None
+    for number, line in enumerate(lines, 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        columns = line.split(" ")
+        if len(columns) not in (2, 3) or END in columns[:2] or not all(columns):
+            raise ModelError(f"{path}, line {number}: not a merge of two subwords (of BPE codes 0.2): {line!r}")
+        merges.append((columns[0], columns[1]))
+    if not merges:
+        raise ModelError(f"{path} has no merges")
+    return merges
+
+
+def _special(i: int, word: str) -> bool:
+    return i < SPECIALS and word.startswith("<") and word.endswith(">")
+
+
+def _closed(word: str) -> str:
+    """`do@@` → `do`, `dog` → `dog</w>`."""
+    return word[:-2] if word.endswith("@@") else word + END
+
+
+def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Path, Path]) -> dict[str, dict[str, dict[str, int]]]:
+    from anyorder.training.batches import Ragged
+    from anyorder.training.data import read_parallel
+    from anyorder.training.objectives import Corpus
+    from anyorder.training.prepare import length_counts
+
+    pairs = read_parallel(*text, longest=10_000)
+    sides = zip((pairs.first, pairs.second), read.languages, strict=True)
+    first, second = (tokenizer.encode(lines, language) for lines, language in sides)
+    both = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
+    if not both:
+        raise ModelError(f"{text[0]} and {text[1]} have not one usable pair")
+    return length_counts(Corpus(Ragged.of([a for a, _ in both]), Ragged.of([b for _, b in both])), list(read.languages))
