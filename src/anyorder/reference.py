@@ -1,0 +1,297 @@
+"""Reference mode: what the paper authors' code does, as compositions of the core.
+
+The recipes follow the paper. The authors' code differs from it in ways that change outputs; here every difference is
+a switch of its own, all on by default, so that their checkpoints give their outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyorder import core, recipes
+from anyorder.core import (
+    Coordinates,
+    Count,
+    Decoder,
+    Feature,
+    Model,
+    Order,
+    Replace,
+    Result,
+    State,
+    Symbols,
+    Times,
+    View,
+    everywhere,
+    leftmost,
+    logp,
+    masked,
+    negent,
+    position,
+    revisit,
+    unroll,
+    whole,
+)
+from anyorder.core.count import Ranked, first, number
+
+Weights = tuple[float, float, float]
+STRATEGIES: dict[str, Weights] = {  # α on φ_negent, β on φ_logp, γ on φ_pos
+    "left2right": (0.0, 0.0, 1.0),
+    "least2most": (0.0, 1.0, 0.0),
+    "most2least": (0.0, -1.0, 0.0),
+    "easy_first": (1.0, 1.0, 0.0),
+    "hard_first": (-1.0, 1.0, 0.0),  # the paper flips both signs, the authors' script only this one
+}
+SCHEDULES = ("linear", "constant", "all")
+ANYTHING = Symbols(may_mask=True)
+
+
+@dataclass(frozen=True)
+class Switches:
+    """Where the authors' code differs from their paper. True: as in the code; False: as in the paper."""
+
+    log_entropy: bool = True  # φ_negent = −log(H/log|V|), not −H
+    far_position: bool = True  # φ_pos = log(|t − i|/L) and 0 at i = t, not −log(|t − i| + ε): the same best position
+    lagging_logp: bool = True  # φ_logp by the pass before the symbols in place were written; 0 at the first step
+    anywhere: bool = True  # any position may be chosen at any step, not only a masked one
+    replay: bool = True  # T = 2L goes through the first pass's positions again, rather than choosing anew
+    leave_masks: bool = True  # <mask> is a symbol like others, and what is masked at the end stays masked
+    shared_positions: bool = True  # a beam's positions are those of a greedy run; rewritten symbols see themselves
+    empty_pass: bool = True  # constant counts: a pass that writes nothing, then T times ⌈L/(T+1)⌉ among all positions
+
+
+CODE = Switches()
+PAPER = Switches(**dict.fromkeys(Switches.__dataclass_fields__, False))
+
+
+def _log_negent(state: State, view: View) -> Tensor:
+    assert view.entropy is not None
+    return -view.entropy.log()
+
+
+def _far_position(state: State, view: View) -> Tensor:
+    away = (state.step % state.length[:, None] - state.place).abs()
+    return torch.where(away == 0, 0.0, (away / state.length[:, None]).log()).to(state.logp.dtype)
+
+
+# −log(H/log|V|) = −log H + log log|V|: the constant is the same everywhere, and neither the best nor a softmax see it
+log_negent = Feature("log_negent", _log_negent, frozenset({"entropy"}))
+far_position = Feature("far_position", _far_position)
+
+
+@dataclass(frozen=True)
+class LaggingLogp(Order):
+    """−log p of the symbols now in place by the pass that the step before looked at; 0 at the first step."""
+
+    reads: frozenset[str] = frozenset({"full"})
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        before = state.memory.get("position:lagging")  # (N, L, V)
+        if before is None:
+            return torch.zeros_like(state.logp)
+        return -before.gather(-1, state.tokens.clamp_max(before.shape[-1] - 1)[..., None])[..., 0]
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        assert view.full is not None
+        return {"position:lagging": view.full}
+
+
+def _only(at: Tensor, like: Tensor) -> Tensor:
+    """1 at positions `at` (N,), 0 elsewhere: (N, L)."""
+    return torch.zeros_like(like).scatter(1, at[:, None], 1.0)
+
+
+@dataclass(frozen=True)
+class Replayed(Order):
+    """An order's own choices in the first L steps, and the same positions again in every later pass."""
+
+    order: Order
+
+    @property
+    def reads(self) -> frozenset[str]:  # type: ignore[override]
+        return self.order.reads
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        choice, turns = self.order(state, view), state.memory.get("turns")
+        if turns is None:
+            return choice
+        at = turns.gather(1, (state.step % state.length)[:, None])[:, 0]
+        return torch.where((state.step >= state.length)[:, None], _only(at, choice), choice)
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        turns = state.memory.get("turns", torch.zeros_like(state.tokens)).clone()  # (N, L): the position of each step
+        if state.step < turns.shape[1]:
+            turns[:, state.step] = z.int().argmax(-1)
+        return {"turns": turns} | self.order.remember(state, view, z)
+
+
+@dataclass(frozen=True, eq=False)
+class Planned(Order):
+    """Positions decided beforehand: (rows of the first state, L), gone through once a pass."""
+
+    positions: Tensor
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        return _only(self.positions[state.row, state.step % state.length].clamp_min(0), state.logp)
+
+
+@dataclass(frozen=True)
+class Stop(Replace):
+    """Replace, and stop after T(L) steps, whatever is masked then."""
+
+    steps: Callable[[Tensor], Tensor]  # L (N,) → T (N,)
+
+    def pending(self, state: State) -> Tensor:
+        return state.open & (state.step < self.steps(state.length))[:, None]
+
+
+def weights(strategy: str | Sequence[float]) -> Weights:
+    """(α, β, γ) of a strategy: its name, `easy_first_<β>`, or the three weights themselves."""
+    if not isinstance(strategy, str):
+        if len(strategy) != 3:
+            raise ValueError(f"a strategy has three weights (α, β, γ), got {list(strategy)}")
+        alpha, beta, gamma = map(float, strategy)
+        return alpha, beta, gamma
+    if strategy in STRATEGIES:
+        return STRATEGIES[strategy]
+    if weighted := re.fullmatch(r"easy_first_(\d+(?:\.\d+)?)", strategy):
+        return 1.0, float(weighted[1]), 0.0
+    if strategy == "uniform":
+        raise ValueError("strategy 'uniform' is drawn from a random state that is not recorded: it cannot be replayed")
+    known = ", ".join([*STRATEGIES, "easy_first_<β>"])
+    raise ValueError(f"unknown strategy {strategy!r}: there are {known}, and three weights (α, β, γ)")
+
+
+def _combined(parts: Sequence[tuple[float, Order]], strategy: str | Sequence[float]) -> Order:
+    terms = [weight * order for weight, order in parts if weight]
+    if not terms:
+        raise ValueError(f"strategy {strategy!r} gives every position the same weight: nothing is preferred")
+    return sum(terms[1:], terms[0])
+
+
+def _ending(decoder: Decoder, steps: int | Times, by_length: Callable[[Tensor], Tensor], switches: Switches) -> Decoder:
+    if switches.leave_masks:
+        return replace(decoder, edit=Stop(by_length), symbols=ANYTHING)
+    return replace(decoder, steps=steps)
+
+
+def greedy(strategy: str | Sequence[float], passes: int = 1, switches: Switches = CODE) -> Decoder:
+    """Linear time: one position a step, T = passes × L."""
+    alpha, beta, gamma = weights(strategy)
+    parts = (
+        (alpha, log_negent if switches.log_entropy else negent),
+        (beta, LaggingLogp() if switches.lagging_logp else logp),
+        (gamma, far_position if switches.far_position else position),
+    )
+    order = _combined(parts, strategy)
+    if passes > 1 and switches.replay:
+        order = Replayed(order)
+    region = everywhere if switches.anywhere else masked if passes == 1 else revisit
+    return _ending(Decoder(Coordinates(order, among=region)), Times(passes), lambda L: passes * L, switches)
+
+
+def positions(model: Model, context: Any, state: State, decoder: Decoder) -> Tensor:
+    """The coordinates of a one-at-a-time decoder's first pass, in order: (N, L), −1 after a row's own."""
+    out = torch.full_like(state.tokens, -1)
+    for taken in unroll(model, context, state, decoder):
+        within = taken.before.step < taken.before.length
+        if not bool(within.any()):
+            break
+        out[taken.rows[within], taken.before.step] = taken.z[within].int().argmax(-1)
+    return out
+
+
+def beam(
+    model: Model,
+    context: Any,
+    state: State,
+    strategy: str | Sequence[float],
+    K: int,
+    passes: int = 1,
+    *,
+    length_penalty: float = 0.6,
+    switches: Switches = CODE,
+) -> core.Beam:
+    """K hypotheses by Σ log p(y) / L^0.6, all of them at the positions of a greedy run of the same strategy."""
+    decoder = greedy(strategy, passes, switches)
+    steps = Times(passes)
+    if switches.shared_positions:
+        plan = Planned(positions(model, context, state, decoder))
+        decoder = replace(decoder, coordinates=Coordinates(plan, among=everywhere), hide=False)
+    decoder = replace(decoder, steps=steps, edit=Replace())
+    merge = not switches.shared_positions
+    return core.beam(model, context, state, decoder, K, length_penalty=length_penalty, merge=merge)
+
+
+def constant_time(
+    strategy: str | Sequence[float], steps: int, schedule: str = "linear", switches: Switches = CODE
+) -> Decoder:
+    """Constant time, T ≤ L: "linear" re-masks L→1 positions, "constant" ⌈L/(T+1)⌉, "all" predicts all, unmasked.
+
+    Positions are judged by the pass before (φ_pos is left out); left2right takes the first ones, or the next in a row.
+    "linear" and uniform shuffles the first ones, which is left2right.
+    """
+    if schedule not in SCHEDULES:
+        raise ValueError(f"unknown schedule {schedule!r}: there are {', '.join(SCHEDULES)}")
+    if steps < 1:
+        raise ValueError(f"a constant-time decoder needs at least 1 step, got {steps}")
+    extra = int(schedule == "constant" and switches.empty_pass)
+
+    def cut(L: Tensor) -> Tensor:
+        return L.clamp_max(steps) + extra
+
+    if schedule == "all":
+        refine = Decoder(Coordinates(leftmost, whole, everywhere), hide=False)
+        return _ending(refine, steps, cut, switches)
+    in_a_row = (schedule == "linear" and strategy == "uniform") or weights(strategy) == STRATEGIES["left2right"]
+    if in_a_row:
+        order: Order = leftmost
+    else:
+        alpha, beta, _ = weights(strategy)
+        order = _combined(((alpha, log_negent if switches.log_entropy else negent), (beta, logp)), strategy)
+    if schedule == "constant" and not switches.empty_pass:
+        return _ending(recipes.constant_time(steps, order), steps, cut, switches)
+    count = _linear(steps) if schedule == "linear" else _constant(cut, in_a_row)
+    reuse = switches.lagging_logp and not in_a_row
+    return _ending(Decoder(Coordinates(order, count, everywhere, reuse=reuse)), steps + extra, cut, switches)
+
+
+def _linear(steps: int) -> Count:
+    """o_t = max(1, ⌊L·((T − t)/T)⌋), rounded as floating point does."""
+
+    def amount(state: State, L: Tensor) -> Tensor:
+        T = L.clamp_max(steps).double()
+        return (L * ((T - state.step) / T)).long().clamp_min(1)
+
+    return number(f"linear({steps})", amount)
+
+
+def _constant(cut: Callable[[Tensor], Tensor], in_a_row: bool) -> Count:
+    """Nothing, then k = ⌈L/(T+1)⌉ a step: the best, or positions (t − 1)·k … t·k − 1."""
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        passes = cut(ranked.size)
+        k = (ranked.size + passes - 1) // passes
+        if state.step == 0:
+            return torch.zeros_like(ranked.region)
+        if in_a_row:
+            return state.place // k[:, None] == state.step - 1
+        return first(ranked, k)
+
+    return Count("constant", take, minimum=0)
+
+
+def greedy_score(result: Result) -> Tensor:
+    """The mean log p of the symbols written, (N,): neither log p(L|X) nor log p(z) is in it."""
+    return result.score / result.steps
+
+
+def constant_time_score(result: Result, lengths: Tensor) -> Tensor:
+    """Σ log p of the symbols written, divided by T × L, however many were written: (N,)."""
+    return result.score / (result.steps * lengths)

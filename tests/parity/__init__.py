@@ -1,0 +1,1 @@
+"""Parity: other systems' recorded outputs, replayed through our engine."""
