@@ -7,16 +7,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anyorder.catalog import DEFAULT, locate, our_config, shipped
 from anyorder.translator import Translator, length_models
 from anyorder.writer import Writer
 
-SHIPPED = Path(__file__).parent / "shipped"
-DEFAULT = "de-en"
-
-
-def shipped() -> list[str]:
-    """The models inside this package."""
-    return sorted(p.name for p in SHIPPED.iterdir() if (p / "config.json").exists()) if SHIPPED.exists() else []
+__all__ = ["load", "shipped"]
 
 
 def load(path_or_name: str | Path = DEFAULT, *, kind: str | None = None) -> Any:
@@ -25,26 +20,19 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: str | None = None) -> Any:
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
     Face masked language model (folder or hub name). kind="diffusion" loads a LLaDA- or Dream-like model instead.
     """
-    folder = SHIPPED / str(path_or_name)
-    folder = folder if (folder / "config.json").exists() else Path(path_or_name)
-    if _ours(folder):
+    folder = locate(path_or_name)
+    if folder is not None and our_config(folder):
         return _load_ours(folder)
+    where = folder or path_or_name
     if kind == "diffusion":
         from anyorder.models.diffusion_lm import load_diffusion_lm
 
-        model: Any = load_diffusion_lm(path_or_name)
+        model: Any = load_diffusion_lm(where)
     else:
         from anyorder.models.masked_lm import load_masked_lm
 
-        model = load_masked_lm(path_or_name)
+        model = load_masked_lm(where)
     return Writer(model, model.tokenizer, str(path_or_name))
-
-
-def _ours(folder: Path) -> bool:
-    try:
-        return "format" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
 
 
 def _load_ours(folder: Path) -> Translator:
@@ -56,7 +44,7 @@ def _load_ours(folder: Path) -> Translator:
     lengths_file = folder / "lengths.json"
     lengths = length_models(json.loads(lengths_file.read_text(encoding="utf-8"))) if lengths_file.exists() else {}
     beside = folder.with_name(folder.name + "-ar")
-    ar = cache(lambda: _load_ours(beside)) if model.kind != "autoregressive" and _ours(beside) else None
+    ar = cache(lambda: _load_ours(beside)) if model.kind != "autoregressive" and our_config(beside) else None
     return Translator(model, tokenizer, tuple(model.languages), lengths, ar, _policies(folder), folder.name)
 
 

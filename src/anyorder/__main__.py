@@ -1,0 +1,5 @@
+"""`python -m anyorder` is `anyorder`."""
+
+from anyorder.cli import main
+
+main()

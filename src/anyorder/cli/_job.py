@@ -1,0 +1,75 @@
+"""A translation job of the command line: results written as they come, and shown, traced or viewed if asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO
+
+from anyorder.cli import _show, _stream
+
+if TYPE_CHECKING:
+    from anyorder.plan import Plan
+    from anyorder.results import Translation
+    from anyorder.trace import Trace
+    from anyorder.translator import Translator
+
+
+@dataclass
+class Job:
+    """What is to be done with each text."""
+
+    translator: Translator
+    to: str
+    source: str | None
+    plan: Plan
+    as_json: bool
+    watch: _show.Watch
+    failed: int = field(default=0, init=False)
+
+    def texts(self, texts: Sequence[str], path: Path | None) -> None:
+        """Translate the texts of a command line."""
+        with _stream.output(path, False) as (out, _):
+            self._do(1, texts, out, "text")
+
+    def stream(self, raw: BinaryIO, name: str, path: Path | None, resume: bool) -> None:
+        """Translate every line; what is finished is written, whatever happens next."""
+        with _stream.output(path, resume) as (out, done):
+            before = done
+            try:
+                with _stream.progress(raw, out, done) as advance:
+                    for number, lines in _stream.windows(raw, name, skip=done):
+                        self._do(number, lines, out, "line")
+                        done = number + len(lines) - 1
+                        advance(len(lines))
+            except KeyboardInterrupt:
+                hint = "; add --resume to go on" if path else ""
+                print(f"anyorder: stopped after line {done}{hint}", file=sys.stderr)
+                raise
+            if self.failed:
+                print(f"anyorder: {self.failed} of {done - before} lines are left empty", file=sys.stderr)
+
+    def _do(self, number: int, texts: Sequence[str], out: TextIO, what: str) -> None:
+        for n, result in enumerate(self.translator.translate(texts, self.to, source=self.source, plan=self.plan)):
+            if result.error:
+                self.failed += 1
+                print(f"anyorder: {what} {number + n}: {result.error}", file=sys.stderr)
+            elif self.watch.wanted and result.hypotheses:
+                self.watch(self._trace(result.source), out)
+            out.write(self._line(number + n, result))
+        out.flush()
+
+    def _trace(self, text: str) -> Trace:
+        return self.translator.trace(text, self.to, source=self.source, plan=self.plan)
+
+    def _line(self, number: int, result: Translation) -> str:
+        if self.as_json:
+            hypotheses = [asdict(h) for h in result.hypotheses]
+            record = {"source": result.source, "text": result.text, "score": result.score if hypotheses else None}
+            return json.dumps({**record, "hypotheses": hypotheses, "error": result.error}, ensure_ascii=False) + "\n"
+        if self.plan.nbest == 1:
+            return result.text + "\n"
+        return "".join(f"{number} ||| {h.text} ||| {h.score:.4f}\n" for h in result.hypotheses)

@@ -1,0 +1,119 @@
+"""Options that several commands share, and what they mean together."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from anyorder.plan import Plan
+    from anyorder.translator import Translator
+    from anyorder.writer import Writer
+
+
+class UsageError(ValueError):
+    """A command line that asks for what can not be; says what to write instead."""
+
+
+class Rescore(StrEnum):
+    """What the best candidate is chosen by."""
+
+    path = "path"
+    pll = "pll"
+    ar = "ar"
+
+
+PLAN, SHOW = "How to write", "What to show"
+ORDER_HELP = (
+    "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
+    "learned, or a sum of features such as 'negent + 0.9*logp'."
+)
+Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
+CountOption = Annotated[
+    str | None,
+    typer.Option(
+        "--count",
+        help="How many positions a step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
+        "factor(1), entropy-bound(0.1), whole. [default: 1; constant with --steps]",
+        rich_help_panel=PLAN,
+    ),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option("--steps", help="Number of steps T, or 2L: twice over everything. [default: L]", rich_help_panel=PLAN),
+]
+Among = Annotated[
+    str | None,
+    typer.Option(
+        help="Which positions may be chosen: masked, everywhere, revisit, block(8), dilated(16).", rich_help_panel=PLAN
+    ),
+]
+Beam = Annotated[int, typer.Option(help="K, hypotheses kept.", rich_help_panel=PLAN)]
+Positions = Annotated[int, typer.Option(help="K′, positions tried a hypothesis.", rich_help_panel=PLAN)]
+Temperature = Annotated[float, typer.Option(help="Of symbols; 0 takes the likeliest.", rich_help_panel=PLAN)]
+TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest symbols.", rich_help_panel=PLAN)]
+TopP = Annotated[float | None, typer.Option(help="Sample among the likeliest symbols of mass p.", rich_help_panel=PLAN)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same text.", rich_help_panel=PLAN)]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.", rich_help_panel=SHOW)]
+Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]
+TraceFile = Annotated[
+    Path | None, typer.Option("--trace", help="Write the steps to this file (JSON lines).", rich_help_panel=SHOW)
+]
+View = Annotated[bool, typer.Option("--view", help="Play the writing in the browser.", rich_help_panel=SHOW)]
+LanguageModel = Annotated[
+    str, typer.Option("--model", "-m", help="A masked LM: a folder, or a name on the Hugging Face hub.")
+]
+Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaDA, Dream …).")]
+
+
+def make_plan(steps: str | None = None, **options: Any) -> Plan:
+    """A plan from options, checked before any model is loaded; None leaves the plan's own default."""
+    from anyorder.plan import Plan
+
+    whole = int(steps) if steps is not None and steps.isdecimal() else steps
+    given = {name: value for name, value in {**options, "steps": whole}.items() if value is not None}
+    plan = Plan(**given)
+    if plan.order != "learned":
+        plan.decoder()
+    return plan
+
+
+def open_translator(name: str) -> Translator:
+    """The translation model of that name."""
+    from anyorder import catalog
+    from anyorder.models.errors import ModelError
+
+    folder = catalog.locate(name)
+    if folder is None or not catalog.our_config(folder):
+        what = f"there is no model {name!r}" if folder is None else f"{name} is not a translation model of anyorder"
+        raise ModelError(f"{what}; {catalog.known()}")
+    from anyorder.text import load
+
+    model: Translator = load(name)
+    return model
+
+
+def open_writer(name: str, diffusion: bool = False) -> Writer:
+    """The masked language model of that name."""
+    from anyorder import catalog
+    from anyorder.models.errors import ModelError
+
+    folder = catalog.locate(name)
+    if folder is not None and catalog.our_config(folder):
+        raise ModelError(f"{name} is a translation model: use `anyorder translate -m {name}`")
+    from anyorder.text import load
+
+    model: Writer = load(name, kind="diffusion" if diffusion else None)
+    return model
+
+
+def say(text: str, score: float, as_json: bool, **more: Any) -> None:
+    """One result: its score and text, or everything as JSON."""
+    if as_json:
+        typer.echo(json.dumps({"text": text, "score": score, **more}, ensure_ascii=False))
+    else:
+        typer.echo(f"{score:.4f}\t{text}")

@@ -1,0 +1,53 @@
+"""`anyorder infill`: write what is missing in gaps of unknown length, with a masked language model."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from anyorder.cli import _options as o
+
+
+def infill(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts with {} for each gap. [default: lines of standard input]"),
+    ] = None,
+    model: o.LanguageModel = ...,  # type: ignore[assignment]
+    length: Annotated[str, typer.Option(help="Tokens a gap, a number or a range.", rich_help_panel=o.PLAN)] = "1-5",
+    n: Annotated[int, typer.Option("--nbest", "-n", help="Fillings a text.", rich_help_panel=o.SHOW)] = 3,
+    order: o.Order = "negent",
+    count: o.CountOption = None,
+    steps: o.Steps = None,
+    beam: o.Beam = 4,
+    temperature: o.Temperature = 0.0,
+    seed: o.Seed = 0,
+    diffusion: o.Diffusion = False,
+    as_json: o.Json = False,
+) -> None:
+    """Fill gaps of unknown length; every length is tried, the best chosen by score.
+
+    Each line is the mean log-probability of the whole text's tokens, which lengths are compared by, and the text.
+
+    Example: anyorder infill "Yesterday {} in the park." -m bert-base-uncased --length 2-6
+    """
+    from anyorder.cli._stream import texts_or_lines
+
+    plan = o.make_plan(order=order, count=count, steps=steps, beam=beam, temperature=temperature, seed=seed)
+    lengths = _lengths(length)
+    given = {name: getattr(plan, name) for name in ("order", "count", "steps", "beam", "temperature", "seed")}
+    writer = o.open_writer(model, diffusion)
+    for line in texts_or_lines(text):
+        if not line.strip():
+            continue
+        for filling in writer.infill(line, lengths, n, **given):
+            o.say(filling.text, filling.score, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
+
+
+def _lengths(text: str) -> range:
+    match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
+        raise o.UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -1,0 +1,64 @@
+"""`anyorder score`: how likely a model finds a text, or a translation."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from anyorder.cli import _options as o
+
+
+def score(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT", help="Texts; with --to, a text and its translation. [default: lines of standard input]"
+        ),
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A masked LM or a translation model.")] = "de-en",
+    to: Annotated[str | None, typer.Option("--to", "-t", help="Score translations into this language.")] = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Also log p of each token given all others.")] = False,
+    diffusion: o.Diffusion = False,
+    as_json: o.Json = False,
+) -> None:
+    """Score texts by pseudo log-likelihood (an autoregressive model: by log-likelihood).
+
+    Each line is Σ log p and the text. Lines of translations hold a text and its translation, separated by a tab.
+
+    Example: anyorder score "Ein Hund läuft." "A dog is running." --to en
+
+    Example: anyorder score "The cat sat on the mat." -m bert-base-uncased --tokens
+    """
+    from anyorder.cli._stream import texts_or_lines
+
+    if to is not None:
+        _translations(model, to, text, as_json)
+        return
+    writer = o.open_writer(model, diffusion)
+    for line in texts_or_lines(text):
+        if not line.strip():
+            continue
+        found = writer.score(line)
+        o.say(line, found.total, as_json, tokens=found.tokens, logp=found.logp, perplexity=found.perplexity)
+        if tokens and not as_json:
+            for token, logp in zip(found.tokens, found.logp, strict=True):
+                typer.echo(f"  {logp:9.4f}\t{token}")
+
+
+def _translations(model: str, to: str, text: list[str] | None, as_json: bool) -> None:
+    from anyorder.cli._stream import texts_or_lines
+    from anyorder.results import TextError
+
+    if text and len(text) != 2:
+        raise o.UsageError(f'with --to give a text and its translation: "Ein Hund." "A dog."; got {len(text)} texts')
+    translator = o.open_translator(model)
+    try:
+        translator.direction(to, None)
+    except TextError as error:
+        raise o.UsageError(str(error)) from None
+    for number, line in enumerate(["\t".join(text)] if text else texts_or_lines(None), 1):
+        if line.count("\t") != 1:
+            raise TextError(f"line {number}: expected a text, a tab and its translation")
+        source, target = line.split("\t")
+        o.say(target, translator.score(source, target, to)[0], as_json, source=source)

@@ -1,0 +1,104 @@
+"""`anyorder translate`: sentences, or a stream of lines, into another language in any order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from anyorder.cli import _options as o
+
+if TYPE_CHECKING:
+    from anyorder.plan import Plan
+    from anyorder.translator import Translator
+
+_FILES = "Files"
+
+
+def translate(
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="What to translate. [default: lines of standard input]"),
+    ] = None,
+    to: Annotated[str, typer.Option("--to", "-t", help="Language to translate into.")] = ...,  # type: ignore[assignment]
+    source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
+    model: Annotated[
+        str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")
+    ] = "de-en",
+    order: o.Order = "easy-first",
+    count: o.CountOption = None,
+    steps: o.Steps = None,
+    among: o.Among = None,
+    beam: o.Beam = 1,
+    positions: o.Positions = 1,
+    lengths: Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = 4,
+    rescore: Annotated[
+        o.Rescore, typer.Option(help="What the best candidate is chosen by.", rich_help_panel=o.PLAN)
+    ] = o.Rescore.path,
+    temperature: o.Temperature = 0.0,
+    seed: o.Seed = 0,
+    nbest: Annotated[int, typer.Option(help="Candidates a sentence.", rich_help_panel=o.SHOW)] = 1,
+    as_json: o.Json = False,
+    show: o.Show = False,
+    trace: o.TraceFile = None,
+    view: o.View = False,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", help="Read lines from this file.", rich_help_panel=_FILES)
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file.", rich_help_panel=_FILES)
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the output file ends.", rich_help_panel=_FILES)
+    ] = False,
+) -> None:
+    """Translate sentences, or lines from standard input to standard output.
+
+    A line in is a line out, in order, as soon as it is done; an empty line stays empty. With --nbest every candidate is
+    a line `number ||| text ||| score`, or use --json.
+
+    Example: anyorder translate "Ein Hund läuft am Strand." --to en --show
+
+    Example: anyorder translate --to en --order 'negent + 0.9*logp' --steps 10 < lines.de > lines.en
+    """
+    if resume and output is None:
+        raise o.UsageError("--resume goes on with an output file: say which with --output FILE")
+    if resume and nbest > 1 and not as_json:
+        raise o.UsageError("--resume needs a line a sentence: use --json with --nbest")
+    if text and input_file:
+        raise o.UsageError("give either texts or --input, not both")
+    raw = open(input_file, "rb") if input_file else None  # noqa: SIM115 (read until the process ends)
+    plan = o.make_plan(
+        order=order, count=count, steps=steps, among=among, beam=beam, positions=positions, lengths=lengths,
+        rescore=rescore.value, temperature=temperature, seed=seed, nbest=nbest,
+    )  # fmt: skip
+    from anyorder.cli._job import Job
+    from anyorder.cli._show import Watch
+
+    translator = o.open_translator(model)
+    _check_direction(translator, to, source, plan)
+    watch = Watch(show, trace, view)
+    job = Job(translator, to, source, plan, as_json, watch)
+    if text:
+        job.texts(text, output)
+    else:
+        job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume)
+    watch.finish()
+    if text and job.failed:
+        raise typer.Exit(1)
+
+
+def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:
+    from anyorder.results import TextError
+
+    try:
+        direction = "-".join(translator.direction(to, source))
+    except TextError as error:
+        raise o.UsageError(str(error)) from None
+    if plan.order == "learned" and direction not in translator.policies:
+        have = ", ".join(translator.policies) or "no direction"
+        raise o.UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
+    if plan.rescore == "ar" and translator.beside is None and not translator.causal:
+        raise o.UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")
