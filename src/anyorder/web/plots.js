@@ -40,7 +40,7 @@ function orderPlot(cells, steps, width, height) {
   const last = Math.max(cells.length - 1, 1);
   const f = frame(width, height,
     { domain: [-0.3, last + 0.3], ticks: whole(0, cells.length, width / 60), format: (v) => v + 1 },
-    { domain: [-0.3, Math.max(steps - 1, 1) + 0.3], ticks: whole(0, steps, 4), format: (v) => v + 1 },
+    { domain: [-0.3, Math.max(steps - 1, 1) + 0.3], ticks: whole(0, steps, height / 38), format: (v) => v + 1 },
     "Order: step (downwards) against position");
   const events = cells.flatMap((cell, i) => cell.events.map((event) => ({ ...event, position: i })));
   events.sort((a, b) => a.step - b.step || a.position - b.position);
@@ -67,7 +67,7 @@ function orderPlot(cells, steps, width, height) {
 function logpPlot(cells, steps, low, width, height) {
   const f = frame(width, height,
     { domain: [-0.5, Math.max(steps - 1, 1) + 0.5], ticks: whole(0, steps, width / 60), format: (v) => v + 1 },
-    { domain: [0, low], ticks: ticks(low, 0, 4), format: minus },
+    { domain: [0, low], ticks: ticks(low, 0, height / 40), format: minus },
     "log p of each written token over the steps");
   const r = Math.max(1.6, Math.min(4, (width - 40) / steps / 2.6));
   for (const cell of cells) {

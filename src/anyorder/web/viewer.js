@@ -109,7 +109,8 @@ function drawPlots() {
   const low = Math.min(-1, ...state.panels.flatMap((p) => p.cells.flatMap((c) => c.events.map((e) => Math.max(e.logp ?? 0, -12)))));
   for (const panel of state.panels) {
     const rooms = panel.plotBox.querySelectorAll(".room");
-    const size = (room) => [Math.max(room.clientWidth, 140), state.panels.length > 1 ? 150 : 210];
+    const height = state.panels.length === 1 ? 210 : innerWidth < 640 ? 112 : 150;
+    const size = (room) => [Math.max(room.clientWidth, 140), height];
     panel.plots = [
       orderPlot(panel.cells, state.steps, ...size(rooms[0])),
       logpPlot(panel.cells, state.steps, low * 1.05, ...size(rooms[1])),
