@@ -63,21 +63,23 @@ def test_every_moment_of_every_strategy_is_what_replay_says(opened: Opened) -> N
 
 
 def test_plays_to_the_end_by_itself_and_pauses(opened: Opened) -> None:
-    trace = examples.example("constant-time")
+    trace = examples.example()
     browser = opened([trace], step=None)
     play = browser.find_element("id", "play")
     assert play.get_attribute("aria-label") == "Pause"
-    wait(browser, lambda: step_of(browser) == 2)
+    wait(browser, lambda: step_of(browser) >= 2)
     play.click()
+    assert play.get_attribute("aria-label") == "Play"
     at = step_of(browser)
     time.sleep(1)
-    assert step_of(browser) == at and play.get_attribute("aria-label") == "Play"
+    assert step_of(browser) == at < len(trace.steps)
     assert browser.execute_script(CANVAS) == [expected(trace, at)]
+    scrub(browser, len(trace.steps) - 2)
     play.click()
     wait(browser, lambda: play.get_attribute("aria-label") == "Play")
     assert step_of(browser) == len(trace.steps)
     play.click()  # from the end it starts again
-    wait(browser, lambda: step_of(browser) == 1)
+    wait(browser, lambda: 1 <= step_of(browser) < len(trace.steps))
     play.click()
 
 
