@@ -199,6 +199,15 @@ FAMILIES: dict[str, Callable[..., D]] = {
 }  # fmt: skip
 
 
+def every(T: int, k: int) -> dict[str, D]:
+    """All of them by name: families at T steps or groups of k, their other settings as they come."""
+    given = {"T": T, "k": k}
+    needs = {
+        n: [x for x, p in inspect.signature(f).parameters.items() if p.default is p.empty] for n, f in FAMILIES.items()
+    }
+    return STRATEGIES | {n: f(**{x: given[x] for x in needs[n]}) for n, f in FAMILIES.items()}
+
+
 def order_of(text: str, more: Mapping[str, Order] | None = None) -> Order:
     """The order of a strategy's name, or of a sum of features in text; `more` names further orders."""
     named = {name: d.coordinates.order for name, d in STRATEGIES.items()} | dict(more or {})

@@ -1,0 +1,146 @@
+"""Scores against their definitions on a known joint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from support import Hashed, masks, written
+
+from anyorder.core import (
+    Coordinates,
+    Cost,
+    Decoder,
+    NoContext,
+    Symbols,
+    Times,
+    begin,
+    best,
+    confidence,
+    constant,
+    decode,
+    leftmost,
+    log_likelihood,
+    marginal,
+    negent,
+    pll,
+    random,
+    revisit,
+    unroll,
+)
+from anyorder.core import look as look_module
+from anyorder.models.table import Table
+
+
+def test_pll_by_definition_and_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(4, 3, seed=1, dtype=torch.float64)
+    state = written(table, table.sequences, dtype=torch.float64)
+    joint = table.p.view(3, 3, 3, 3)
+    expected = sum((joint / joint.sum(axis, keepdim=True)).log() for axis in range(4)).flatten()
+    cost = Cost()
+    found = pll(table, NoContext(), state, cost)
+    torch.testing.assert_close(found, expected)
+    assert (cost.forwards, cost.canvases, cost.head_rows) == (1, 81 * 4, 81 * 4)
+    monkeypatch.setattr(look_module, "CHUNK_TOKENS", 28)
+    monkeypatch.setattr(look_module, "CHUNK_LOGITS", 20)
+    assert torch.equal(pll(table, NoContext(), state), found)
+
+
+def test_only_open_positions_are_scored() -> None:
+    table = Table(3, 2, seed=2, dtype=torch.float64)
+    open_ = torch.tensor([[True, False, True]]).expand(8, 3)
+    state = begin(table.sequences, table.mask_id, table.pad_id, open=open_, dtype=torch.float64)
+    joint = table.p.view(2, 2, 2)
+    expected = ((joint / joint.sum(0, keepdim=True)).log() + (joint / joint.sum(2, keepdim=True)).log()).flatten()
+    torch.testing.assert_close(pll(table, NoContext(), state), expected)
+
+
+def test_a_causal_model_s_log_likelihood_is_one_pass_of_the_chain_rule() -> None:
+    model = Hashed(4, causal=True)
+    rows = torch.tensor([[0, 3, 2], [1, 1, model.pad_id]])
+    cost = Cost()
+    found = log_likelihood(model, NoContext(), written(model, rows, dtype=torch.float64), cost)
+    for r, length in ((0, 3), (1, 2)):
+        row = rows[r].tolist()
+        whole = [
+            model.logits(model.hidden(NoContext(), rows[r : r + 1])[0, i : i + 1])[0].double() for i in range(length)
+        ]
+        assert float(found[r]) == pytest.approx(sum(float(x.log_softmax(-1)[row[i]]) for i, x in enumerate(whole)))
+    assert (cost.forwards, cost.head_rows) == (1, 5)
+
+
+def test_the_path_score_of_one_at_a_time_is_the_joint_and_log_p_z() -> None:
+    table = Table(4, 2, seed=3, dtype=torch.float64)
+    state = masks(table, *[4] * 50, dtype=torch.float64)
+    start = torch.full_like(state.score, -1.5)  # log p(L|X)
+    result = decode(table, NoContext(), replace(state, score=start), Decoder(Coordinates(random), Symbols(1.0)))
+    orders = torch.tensor(24.0, dtype=torch.float64).log()
+    torch.testing.assert_close(result.score, -1.5 + table.p[table.index(result.tokens)].log() - orders)
+
+
+@pytest.mark.parametrize("order", [negent, random, leftmost], ids=str)
+def test_monte_carlo_marginal_is_p_on_a_consistent_model(order: object) -> None:
+    """One at a time every path has the joint's probability, so even one sample is exact."""
+    table = Table(3, 3, seed=4, dtype=torch.float64)
+    state = written(table, table.sequences, dtype=torch.float64)
+    decoder = Decoder(Coordinates(order))  # type: ignore[arg-type]
+    torch.testing.assert_close(marginal(table, NoContext(), state, decoder, 2), table.p.log())
+
+
+def test_monte_carlo_marginal_converges_to_the_sum_over_orders() -> None:
+    """On an inconsistent model: p(Y) = Σ_Z p(Z)·∏ p(y | …), summed by enumeration of the orders."""
+    model, y = Hashed(3, sharpness=1.0), [2, 0, 1]
+
+    def p(canvas: list[int]) -> float:
+        left = [i for i, v in enumerate(canvas) if v == model.mask_id]
+        total = 0.0
+        for i in left:
+            after = [y[i] if j == i else v for j, v in enumerate(canvas)]
+            total += float(model.log_p(canvas, i)[y[i]].exp()) * p(after) / len(left)
+        return total if left else 1.0
+
+    state = written(model, torch.tensor([y]), dtype=torch.float64)
+    exact, decoder = torch.tensor(p([model.mask_id] * 3)).log(), Decoder(Coordinates(random))
+    found = torch.tensor([float(marginal(model, NoContext(), state, decoder, m)) for m in (4, 4000)])
+    assert abs(found[1] - exact) < 0.03 < abs(found[0] - exact)
+
+
+def test_marginal_keeps_each_row_s_own_constraints_and_refuses_orders_that_peek() -> None:
+    table = Table(2, 3, seed=5, dtype=torch.float64)
+    allowed = torch.ones(2, 2, 5, dtype=torch.bool)
+    allowed[1, :, 0] = False
+    rows = torch.tensor([[1, 2], [1, 2]])
+    found = marginal(
+        table, NoContext(), written(table, rows, dtype=torch.float64),
+        Decoder(Coordinates(leftmost), Symbols(allowed=allowed)), 3,
+    )  # fmt: skip
+    joint = table.p.view(3, 3)
+    free = joint[1, 2].log()
+    bound = (joint[1].sum() / joint[1:].sum()).log() + (joint[1, 2] / joint[1, 1:].sum()).log()
+    torch.testing.assert_close(found, torch.stack([free, bound]))
+    with pytest.raises(ValueError, match="chosen by Y"):
+        marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(confidence)), 3)
+    with pytest.raises(ValueError, match="at least 1 sample"):
+        marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(leftmost)), 0)
+
+
+def test_best_names_its_normalisation() -> None:
+    scores, lengths = torch.tensor([[-4.0, -6.0, -9.0]]), torch.tensor([[2, 4, 5]])
+    assert best(scores, lengths, normalise="sum").tolist() == [0]
+    assert best(scores, lengths).tolist() == [1]  # −2, −1.5, −1.8
+    assert best(scores, lengths, penalty=0.5).tolist() == [0]  # −2.83, −3, −4.02
+    assert best(scores, lengths, penalty=2.0).tolist() == [2]  # −1, −0.375, −0.36
+
+
+def test_scores_of_several_steps_at_once_count_every_written_symbol() -> None:
+    table = Table(4, 2, seed=6, dtype=torch.float64)
+    state = masks(table, 4, dtype=torch.float64)
+    for decoder in (
+        Decoder(Coordinates(negent, constant(2))),
+        Decoder(Coordinates(leftmost, among=revisit), steps=Times(2)),
+    ):
+        total, last = 0.0, None
+        for last in unroll(table, NoContext(), state, decoder):
+            total += float(last.view.logp[last.z].sum())
+        assert last is not None and float(last.state.score) == pytest.approx(total)
