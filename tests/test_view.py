@@ -136,6 +136,15 @@ def test_picture_is_well_formed_and_shows_every_token(animated: bool) -> None:
     assert ("@keyframes" in style) is animated and "prefers-color-scheme:dark" in style
 
 
+def test_picture_shows_given_tokens() -> None:
+    steps = [tracing.TraceStep(0, [1], ["▁new"], [1], [-0.1])]
+    for edit, canvas in (("replace", ["▁first", None, "▁last"]), ("insert", ["▁first", "▁last"])):
+        trace = tracing.Trace("r", canvas, steps, ["▁first", "▁new", "▁last"], -0.1, 1, 1, edit=edit)
+        root = ElementTree.fromstring(picture.svg([trace]))
+        words = [node.text for node in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert words == ["r", "first", "1", "new", "last"]
+
+
 def test_ramp_matches_css_colour_math() -> None:
     # the sRGB primaries, as CSS Color 4 gives them in OKLCH
     assert picture.oklch(0.62796, 0.25768, 29.234) == "#ff0000"

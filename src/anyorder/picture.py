@@ -83,7 +83,7 @@ def svg(traces: Sequence[Trace], *, animated: bool = True, width: int = 880, pac
 def _panel(trace: Trace, name: str, y: float, width: int, steps: int) -> tuple[list[str], float]:
     """One strategy: its name, its cells in lines, its order plot on the right."""
     cells = lives(trace)
-    given: list[str | None] = [None] * len(cells) if trace.edit == "insert" else trace.canvas
+    given = [None if cell else token for cell, token in zip(cells, trace.tokens, strict=True)]
     shown = pieces([v.token for cell in cells for v in cell] + [token for token in trace.tokens if token is not None])
     out = [_text(MARGIN, y + 12, name, 13, "ink", weight=600)]
     top = y = y + 24
@@ -135,8 +135,8 @@ def _cell(
 ) -> list[str]:
     box = f'x="{x:.1f}" y="{y + 14:.1f}" width="{wide:.1f}" height="28" rx="8"'
     middle = x + wide / 2
-    out = [f'<rect class="slot" {box}/>'] if edit == "replace" and (given is None or cell) else []
-    if given is not None and not cell:
+    out = [f'<rect class="slot" {box}/>'] if edit == "replace" and given is None else []
+    if given is not None:
         out.append(_text(middle, y + 35, shown[given].text, FONT, "ink", anchor="middle"))
     for v in cell:
         piece = shown[v.token]
