@@ -164,10 +164,9 @@ class Writer:
 
     def _wrap(self, ids: list[int]) -> tuple[list[int], list[int]]:
         """What the tokenizer puts around a text: ([CLS] + ids, [SEP]) for a BERT."""
-        whole = list(self.tokenizer.build_inputs_with_special_tokens(ids))
-        empty = list(self.tokenizer.build_inputs_with_special_tokens([]))
-        tail = len(empty) - self._head(empty)
-        return whole[: len(whole) - tail], whole[len(whole) - tail :]
+        special = list(self.tokenizer.encode(""))
+        head = self._head(special)
+        return special[:head] + ids, special[head:]
 
     @staticmethod
     def _head(special: list[int]) -> int:

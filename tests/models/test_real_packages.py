@@ -193,3 +193,25 @@ def test_recovers_masked_symbols(name: str, tmp_path: Path) -> None:
         [c[0], *torch.tensor(c[1:-1])[torch.randperm(len(c) - 2, generator=rng)].tolist(), c[-1]] for c in canvases
     ]
     assert recovered(model, mixed, share) < rate - 0.2
+
+
+def test_fill_on_a_real_model_is_brute_force_over_both_masks(tmp_path: Path) -> None:
+    from anyorder.text import load
+
+    model, _ = rxnmapper(tmp_path)
+    text = "CC(=O)Cl.OCc1ccccc1>>CC(=O)O[MASK][MASK]1ccccc1"
+    found = load(tmp_path / "rxnmapper").fill(text, n=4, order="left2right", beam=64)
+    # every pair of symbols, through the original model's own full forward pass: log p(y₁) + log p(y₂ | y₁)
+    canvas = torch.tensor(model.tokenizer(text)["input_ids"])
+    first, second = (canvas == model.mask_id).nonzero()[:, 0].tolist()
+    log_first = model.model(input_ids=canvas[None]).logits[0, first].log_softmax(-1)  # (V,)
+    canvases = canvas.repeat(len(log_first), 1)
+    canvases[:, first] = torch.arange(len(log_first))
+    log_second = torch.cat([model.model(input_ids=c).logits[:, second] for c in canvases.split(100)]).log_softmax(-1)
+    joint = log_first[:, None] + log_second  # (V, V)
+    joint[list(model.special_ids)] = -torch.inf
+    joint[:, list(model.special_ids)] = -torch.inf
+    best, pairs = joint.flatten().topk(4)
+    assert [f.ids for f in found] == [divmod(int(i), len(log_first)) for i in pairs]
+    torch.testing.assert_close(torch.tensor([f.logp for f in found]), best, atol=1e-4, rtol=0)
+    assert found[0].tokens == ("C", "c")
