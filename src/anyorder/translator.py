@@ -145,7 +145,7 @@ class Translator:
             raise TextError(f"{len(sources)} sources but {len(targets)} translations to score")
         direction = self.direction(to, None)
         source_ids, target_ids = self.tokenizer.encode(sources, direction[0]), self.tokenizer.encode(targets, to)
-        return self._score_ids(source_ids, target_ids, direction)
+        return self.score_ids(source_ids, target_ids, direction)
 
     def direction(self, to: str, source: str | None) -> tuple[str, str]:
         """(source language, target language), checked."""
@@ -168,21 +168,53 @@ class Translator:
         direction = self.direction(to, source)
         rows, problems = self._rows(texts, direction, plan)
         out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
+        progress(len(texts) - len({r.sentence for r in rows}))
         hypotheses: dict[int, list[Hypothesis]] = {}
-        left = Counter(r.sentence for r in rows)
-        progress(len(texts) - len(left))
-        sizes = [len(r.ids) + r.length + 4 for r in rows]
-        for part in batches(sizes, copies=plan.beam):
-            group = [rows[i] for i in part]
-            for row, found in zip(group, self._candidates(group, direction, plan), strict=True):
-                hypotheses.setdefault(row.sentence, []).extend(found)
-                left[row.sentence] -= 1
-                if not left[row.sentence]:
-                    progress(1)
+        for row, found in zip(rows, self._run(rows, direction, plan, progress), strict=True):
+            hypotheses.setdefault(row.sentence, []).extend(found)
         for n, candidates in hypotheses.items():
             ranked = sorted(candidates, key=lambda h: -h.score)
             distinct = list({h.text: h for h in reversed(ranked)}.values())[::-1]
             out[n] = replace(out[n], hypotheses=tuple(sorted(distinct, key=lambda h: -h.score)[: plan.nbest]))
+        return out
+
+    def candidates(
+        self,
+        texts: Sequence[str],
+        to: str,
+        *,
+        source: str | None = None,
+        plan: Plan | None = None,
+        lengths: Sequence[int] | None = None,
+        progress: Progress = silent,
+    ) -> list[list[list[Hypothesis]]]:
+        """All that a translation is chosen from: for each text its target lengths, likeliest first, each with its
+        hypotheses. `lengths` gives every text one target length of its own instead.
+        """
+        direction = self.direction(to, source)
+        plan = plan or Plan()
+        rows, problems = self._rows(texts, direction, plan if lengths is None else replace(plan, lengths=1))
+        for n, problem in problems.items():
+            raise TextError(f"text {n + 1}: {problem}")
+        if lengths is not None:
+            rows = [replace(row, length=lengths[row.sentence], log_length=0.0) for row in rows]
+        out: list[list[list[Hypothesis]]] = [[] for _ in texts]
+        for row, found in zip(rows, self._run(rows, direction, plan, progress), strict=True):
+            out[row.sentence].append(found)
+        return out
+
+    def _run(
+        self, rows: Sequence[_Row], direction: tuple[str, str], plan: Plan, progress: Progress
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each canvas, decoded in batches; `progress` hears of every finished sentence."""
+        out: list[list[Hypothesis]] = [[] for _ in rows]
+        left = Counter(row.sentence for row in rows)
+        for part in batches([len(r.ids) + r.length + 4 for r in rows], copies=plan.beam):
+            for i, found in zip(part, self._candidates([rows[i] for i in part], direction, plan), strict=True):
+                out[i] = found
+                left[rows[i].sentence] -= 1
+                if not left[rows[i].sentence]:
+                    progress(1)
         return out
 
     def _rows(self, texts: Sequence[str], direction: tuple[str, str], plan: Plan) -> tuple[list[_Row], dict[int, str]]:
@@ -281,7 +313,7 @@ class Translator:
             if plan.rescore == "ar" and self.beside is None:
                 raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
             scorer = self.beside() if plan.rescore == "ar" and self.beside is not None else self
-            scores = scorer._score_ids([rows[n].ids for n, _, _ in flat], [ids for _, _, ids in flat], direction)
+            scores = scorer.score_ids([rows[n].ids for n, _, _ in flat], [ids for _, _, ids in flat], direction)
         texts = self.tokenizer.decode([ids for _, _, ids in flat], direction[1])
         out: list[list[Hypothesis]] = [[] for _ in rows]
         for (n, k, ids), text, score, path_score in zip(flat, texts, scores, path, strict=True):
@@ -291,7 +323,7 @@ class Translator:
             out[n].append(Hypothesis(text, tuple(ids), names, tuple(log_p), normalised, path_score, rows[n].log_length))
         return out
 
-    def _score_ids(
+    def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], direction: tuple[str, str]
     ) -> list[float]:
         """Σ log p of each target: pseudo log-likelihood, or log-likelihood with </s> for a causal model."""
