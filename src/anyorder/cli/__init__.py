@@ -35,23 +35,26 @@ def build(names: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _about(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.", is_eager=True)] = False,
-) -> None:
-    """Generate sequences in any order: translate, fill and write text with masked and undirected models."""
-    if version:
+def _version(asked: bool) -> None:
+    if asked:
         from anyorder import __version__
 
         typer.echo(f"anyorder {__version__}")
         raise typer.Exit
 
 
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Generate sequences in any order: translate, fill and write text with masked and undirected models."""
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run a command line and leave: 0 done, 1 failed, 2 asked wrongly, 130 stopped with Ctrl-C."""
     args = list(sys.argv[1:] if argv is None else argv)
     known = commands()
-    if args == ["--version"]:
-        known = []
     try:
         build(args[:1] if args and args[0] in known else known)(args=args, prog_name="anyorder")
     except KeyboardInterrupt:

@@ -1,0 +1,64 @@
+"""Small models with random weights, built here, and the program run in this process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from anyorder.models import save_model
+from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.transformer import Architecture
+from anyorder.models.translation import Symbols
+from anyorder.training.tokenizer import train_tokenizer
+
+TEXTS = ["Ein Hund läuft am Strand.", "Zwei Kinder spielen im Garten.", "A dog runs on the beach."] * 3
+LENGTHS = {str(s): {str(s): 5, str(s + 1): 3, str(max(1, s - 1)): 2} for s in range(1, 41)}
+
+
+def build_translator(folder: Path) -> Path:
+    """A translation model that knows nothing, with an autoregressive one beside it."""
+    tokenizer = train_tokenizer([(t, "de") for t in TEXTS], 320)
+    torch.manual_seed(1)
+    sizes = Architecture(vocabulary=len(tokenizer), dim=16, layers=1, heads=2, ffn=32, positions=64)
+    for kind, where in ((MaskedTranslation, folder), (Autoregressive, folder.with_name(folder.name + "-ar"))):
+        save_model(kind(sizes, Symbols(), ("de", "en")), where)
+        tokenizer.save(where / "tokenizer.json")
+        (where / "lengths.json").write_text(json.dumps({"de-en": LENGTHS, "en-de": LENGTHS}))
+    return folder
+
+
+def build_bert(folder: Path) -> Path:
+    """A BERT with random weights and a vocabulary of a few words."""
+    import transformers as hf
+
+    folder.mkdir()
+    words = "the cat dog sat ran on in mat park a . yesterday".split()
+    symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    hf.BertTokenizer(vocab={w: i for i, w in enumerate(symbols)}).save_pretrained(folder)
+    torch.manual_seed(1)
+    config = hf.BertConfig(
+        vocab_size=len(symbols), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=40,
+    )  # fmt: skip
+    hf.BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+class Outcome(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+
+Run = Callable[..., Outcome]
