@@ -13,6 +13,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import Tensor, nn
 
+from anyorder import recipes
+from anyorder.core import begin, decode
 from anyorder.core.model import Model, NoContext
 from anyorder.models.diffusion_lm import DiffusionLM, Guided, load_diffusion_lm
 from anyorder.models.errors import ModelError
@@ -189,3 +191,22 @@ def test_guidance_on_an_exact_joint() -> None:
         torch.testing.assert_close(found, expected / expected.sum(-1, keepdim=True))
     with pytest.raises(ModelError, match="3 rows, the canvas 2"):
         Guided(table, 1.0, prompt.expand(3, 3)).hidden(Guided(table, 1.0, prompt.expand(3, 3)).encode(), tokens)
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+@pytest.mark.parametrize("guided", [False, True])
+def test_decoders_run_on_it_whatever_the_batch(shifted: bool, guided: bool) -> None:
+    tokens = canvas()
+    tokens[0, 6:], tokens[1, 6:9] = MASK, MASK
+    tokens[2, 3:7] = MASK
+    prompt = torch.arange(12) < 3
+    model: Any = DiffusionLM(tiny("llama"), MASK, PAD, shifted=shifted)
+    model = Guided(model, 0.7, prompt) if guided else model
+    for decoder in (recipes.easy_first, recipes.llada(4, 4)):
+        together = decode(model, model.encode(), begin(tokens, MASK, PAD), decoder)
+        for row, length in enumerate(LENGTHS):
+            alone = decode(model, model.encode(), begin(tokens[row : row + 1, :length], MASK, PAD), decoder)
+            assert torch.equal(together.tokens[row, :length], alone.tokens[0])
+            torch.testing.assert_close(together.score[row], alone.score[0], atol=1e-3, rtol=0)
+            assert (alone.tokens != MASK).all()
+        assert torch.equal(together.tokens[:, :3], tokens[:, :3])

@@ -166,6 +166,7 @@ class Guided(nn.Module):
         super().__init__()
         self.model, self.scale, self.prompt = model, scale, prompt.reshape(-1, prompt.shape[-1])
         self.mask_id, self.pad_id = model.mask_id, model.pad_id
+        self.special_ids = getattr(model, "special_ids", (model.mask_id, model.pad_id))
 
     def encode(self, source: Any = None) -> GuidedContext:
         return GuidedContext(self.model.encode(source), self.prompt)
