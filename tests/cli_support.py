@@ -37,7 +37,7 @@ def build_bert(folder: Path) -> Path:
     import transformers as hf
 
     folder.mkdir()
-    words = "the cat dog sat ran on in mat park a . yesterday".split()
+    words = ["the", "cat", "dog", "sat", "ran", "on", "in", "mat", "park", "a", ".", "yesterday"]
     symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     hf.BertTokenizer(vocab={w: i for i, w in enumerate(symbols)}).save_pretrained(folder)
     torch.manual_seed(1)

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Run all tests, or those named: ./test.sh tests/core -k beam
+set -euo pipefail
+cd "$(dirname "$0")"
+(. scripts/setup.sh dev)
+exec .venv/bin/python -m pytest "$@"
