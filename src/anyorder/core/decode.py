@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.edit import REPLACE, Edit, Replace
+from anyorder.core.edit import REPLACE, Edit, Insert, Replace
 from anyorder.core.length import Known, Length
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
@@ -48,6 +48,11 @@ class Decoder:
         steps = self.steps.factor if isinstance(self.steps, Times) else self.steps
         if steps is not None and steps < 1:
             raise ValueError(f"a decoder needs at least 1 step, got {steps}")
+
+    @property
+    def hides(self) -> bool:
+        """An insertion replaces no symbol, so it masks none."""
+        return self.hide and not isinstance(self.edit, Insert)
 
     def budget(self, state: State) -> Tensor | None:
         """(N,) the number of steps T of each row; None: until nothing is masked."""
@@ -100,9 +105,9 @@ def step(
 
     if judged is None or state.view is not None:  # a view kept from the step before has no draws of this step
         at = state.open if edit.reads or c.reuse else z
-        view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hide else None, top=top)
+        view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hides else None, top=top)
     else:
-        view = judged if not decoder.hide else _hidden_too(reader, context, state, z, judged, c, top)
+        view = judged if not decoder.hides else _hidden_too(reader, context, state, z, judged, c, top)
     new = edit(replace(state, view=judged), z, view, look)
     memory = new.memory | c.remember(state, blank if judged is None else judged, z)
     gained = torch.where(z, view.logp, 0.0).sum(-1)
@@ -167,12 +172,16 @@ def unroll(
         state = taken.state
 
 
-def decode(model: Model, context: Any, state: State, decoder: Decoder) -> Result:
-    """Run a decoder to its end."""
+def decode(
+    model: Model, context: Any, state: State, decoder: Decoder, *, watch: Callable[[Step], object] | None = None
+) -> Result:
+    """Run a decoder to its end; `watch` is shown every step."""
     cost = Cost()
     tokens, logp, score = state.tokens.clone(), state.logp.clone(), state.score.clone()
     steps = torch.zeros_like(state.row)
     for taken in unroll(model, context, state, decoder, cost=cost):
+        if watch is not None:
+            watch(taken)
         new, rows = taken.state, taken.rows
         width = new.tokens.shape[1]
         if width > tokens.shape[1]:  # an insertion made the canvas longer
