@@ -121,7 +121,7 @@ class Rollout:
 
     moments: list[Moment]
     reward: float  # mean over episodes of Σ_t r_t
-    entropy: float  # mean over time steps of H(π(·|s_t)) / log(number of candidates), 1 = uniform
+    entropy: float  # mean of H(π(·|s_t)) / log(number of candidates) where there is a choice: 1 = uniform
 
 
 def rollout(
@@ -156,7 +156,8 @@ def rollout(
         rewards[taken.rows, t], values[taken.rows, t], alive[taken.rows, t] = gained, value, True
         if reward.dense:
             quality[taken.rows] = after
-        spread.append(rl.entropy(log_pi) / x.candidates.sum(-1).clamp_min(2).log())
+        choices = x.candidates.sum(-1)
+        spread.append((rl.entropy(log_pi) / choices.log())[choices > 1])
         place = x.candidates.long().cumsum(-1) - 1  # index of a position among the candidates
         action = taken.z.int().argmax(-1)
         wanted = torch.full_like(action, -1) if teacher is None else teacher(taken, references[taken.rows])
@@ -173,4 +174,4 @@ def rollout(
     returns = rl.discounted_returns(rewards, alive, gamma).tolist()
     advantage = rl.advantages(rewards, values, alive, gamma, lam).tolist()
     moments = [Moment(**known, advantage=advantage[r][t], returns=returns[r][t]) for r, t, known in pending]
-    return Rollout(moments, float(rewards.sum(-1).mean()), float(torch.cat(spread).mean()))
+    return Rollout(moments, float(rewards.sum(-1).mean()), float(torch.cat(spread).mean().nan_to_num()))

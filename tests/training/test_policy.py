@@ -1,0 +1,149 @@
+"""The policy as an Order: its formulas, its memory, its file, and every decoder it drops into."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.training.toys import MASK, PAD, ChainTask
+from torch import nn
+
+from anyorder.core import Coordinates, Decoder, beam, block, constant, decode, everywhere, leftmost, threshold, unroll
+from anyorder.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width
+
+WIDTH = 7  # of the toy's hidden states
+
+
+def some_policy(history: int = 3, features: tuple[str, ...] = ("confidence",), seed: int = 0) -> Policy:
+    torch.manual_seed(seed)
+    policy = Policy(WIDTH, history, 8, features, {"model": "the toy"}).eval()
+    for p in policy.parameters():
+        nn.init.normal_(p)
+    return policy
+
+
+def final(order: Policy, rows: int = 4, **options: object) -> torch.Tensor:
+    task = ChainTask()
+    context, state, _ = task.start(rows, 0)
+    return decode(task.model, context, state, Decoder(Coordinates(order, **options), task.symbols)).tokens  # type: ignore[arg-type]
+
+
+def test_scores_and_values_are_the_formulas() -> None:
+    policy = some_policy(history=2, features=())
+    h, past = torch.randn(1, 3, WIDTH), torch.randn(1, WIDTH)
+    x = Inputs(h, torch.zeros(1, 3, 0), torch.ones(1, 3) > 0, h.mean(1), past, torch.tensor([1]))
+    assert policy.slot is not None
+    recalled = (past[0] + policy.slot.weight[0]) / 2  # k = 2, one of the two slots filled
+    seen = torch.cat([h[0], recalled.expand(3, -1)], -1)
+    hidden = (seen @ policy.inner.weight.T + policy.inner.bias).relu()
+    torch.testing.assert_close(policy.scores(x)[0], hidden @ policy.outer.weight[0] + policy.outer.bias)
+    torch.testing.assert_close(policy.values(x)[0], seen.mean(0) @ policy.critic.weight[0] + policy.critic.bias[0])
+
+
+def test_it_remembers_the_last_k_chosen_vectors_oldest_first() -> None:
+    task = ChainTask()
+    context, state, _ = task.start(2, 0)
+    chosen = []
+    for taken in unroll(task.model, context, state, Decoder(Coordinates(some_policy(2)), task.symbols)):
+        assert taken.judged is not None and taken.judged.hidden is not None
+        chosen.append(taken.judged.hidden[taken.z])  # (2, D): one position a row
+        memory = taken.state.memory
+        filled = min(2, len(chosen))
+        assert memory[FILLED].sum(-1).tolist() == [filled, filled]
+        for j in range(filled):
+            torch.testing.assert_close(memory[CHOSEN][:, -1 - j], chosen[-1 - j])
+
+
+def test_several_positions_a_step_enter_the_history_left_to_right() -> None:
+    task = ChainTask()
+    context, state, _ = task.start(1, 0)
+    taken = next(unroll(task.model, context, state, Decoder(Coordinates(some_policy(4), constant(2)), task.symbols)))
+    assert taken.z.sum() == 3 and taken.judged is not None and taken.judged.hidden is not None
+    torch.testing.assert_close(taken.state.memory[CHOSEN][0, -3:], taken.judged.hidden[0, taken.z[0]])
+    assert taken.state.memory[FILLED].tolist() == [[False, True, True, True]]
+
+
+def test_it_drops_into_counts_regions_sums_and_beams() -> None:
+    policy = some_policy()
+    for options in ({"count": constant(3)}, {"among": block(2)}, {"count": threshold(0.9)}, {"temperature": 1.0}):
+        assert not (final(policy, **options) == MASK).any()
+    assert not (final(policy + 0.1 * leftmost) == MASK).any()  # type: ignore[arg-type]
+    task = ChainTask()
+    context, state, _ = task.start(2, 0)
+    again = Decoder(Coordinates(policy, among=everywhere), task.symbols, steps=8)
+    assert not (decode(task.model, context, state, again).tokens == MASK).any()
+    found = beam(task.model, context, state, Decoder(Coordinates(policy, temperature=1.0), task.symbols), 3)
+    assert not (found.tokens == MASK).any()
+
+
+def test_sampling_adds_log_pi_to_the_score_and_greedy_does_not() -> None:
+    task, policy = ChainTask(), some_policy(0, ())
+    context, state, _ = task.start(3, 5)
+    steps = list(unroll(task.model, context, state, Decoder(Coordinates(policy, temperature=1.0), task.symbols)))
+    total = torch.zeros(3)
+    for taken in steps:
+        assert taken.judged is not None
+        with torch.no_grad():
+            scores = policy(taken.before, taken.judged).masked_fill(~taken.before.masked, -torch.inf)
+        total += scores.log_softmax(-1)[taken.z] + taken.view.logp[taken.z]
+    torch.testing.assert_close(steps[-1].state.score, total)
+    context, state, _ = task.start(3, 5)
+    greedy = decode(task.model, context, state, Decoder(Coordinates(policy), task.symbols))
+    torch.testing.assert_close(greedy.score, greedy.logp.sum(-1))
+
+
+def test_saved_and_loaded_it_orders_the_same(tmp_path: Path) -> None:
+    policy, file = some_policy(), tmp_path / "deep" / "policy.safetensors"
+    policy.save(file)
+    loaded = Policy.load(file)
+    assert loaded.about == {"model": "the toy"} and loaded.features == ("confidence",) and loaded.history == 3
+    task = ChainTask()
+    runs = []
+    for order in (policy, loaded):
+        context, state, _ = task.start(8, 3)
+        runs.append([s.z for s in unroll(task.model, context, state, Decoder(Coordinates(order, temperature=1.0)))])
+    assert all(torch.equal(a, b) for a, b in zip(*runs, strict=True))
+    assert any(not torch.equal(a, b) for a, b in zip(runs[0], _orders(some_policy(seed=1)), strict=True))
+
+
+def _orders(policy: Policy) -> list[torch.Tensor]:
+    task = ChainTask()
+    context, state, _ = task.start(8, 3)
+    return [s.z for s in unroll(task.model, context, state, Decoder(Coordinates(policy, temperature=1.0)))]
+
+
+def test_wrong_files_and_models_are_refused_with_reasons(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    with pytest.raises(PolicyError, match="no policy file"):
+        Policy.load(tmp_path / "none.safetensors")
+    (tmp_path / "text.safetensors").write_text("hello")
+    with pytest.raises(PolicyError, match="not a safetensors file"):
+        Policy.load(tmp_path / "text.safetensors")
+    save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(PolicyError, match="holds no policy"):
+        Policy.load(tmp_path / "other.safetensors")
+    with pytest.raises(PolicyError, match="no feature 'height'"):
+        Policy(4, features=("height",))
+    narrow = Policy(WIDTH - 1, 0, 4, (), {"model": "small"})
+    with pytest.raises(PolicyError, match=r"width 6.*gives 7.*small"):
+        final(narrow)
+    with pytest.raises(PolicyError, match="width 6"):
+        check_width(narrow, WIDTH)
+
+
+def test_orders_do_not_depend_on_padding_or_company() -> None:
+    task, policy = ChainTask((0, 1, 2, 3, 4, 5)), some_policy()
+    from anyorder.core import NoContext, begin, canvas
+
+    lengths = torch.tensor([6, 3, 1])
+    seeds = torch.tensor([11, 12, 13])
+    blank = canvas(lengths, MASK, PAD)
+    decoder = Decoder(Coordinates(policy, temperature=1.0), task.symbols)
+    together = decode(task.model, NoContext(), begin(blank, MASK, PAD, seed=seeds), decoder)
+    for row, length in enumerate(lengths.tolist()):
+        state = begin(blank[row : row + 1, :length], MASK, PAD, seed=seeds[row : row + 1])
+        alone = decode(task.model, NoContext(), state, decoder)
+        assert torch.equal(alone.tokens[0], together.tokens[row, :length])
+        torch.testing.assert_close(alone.score[0], together.score[row])
