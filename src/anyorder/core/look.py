@@ -140,24 +140,43 @@ class Reader:
     def _chunk(
         self, logits: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> dict[str, Tensor]:
-        x = logits.to(state.logp.dtype).clamp(min=NEVER)  # (m, V); −inf would make 0·log 0 a NaN
+        """Statistics of logits (m, V), which are overwritten. With x* = max x and d = x − x*,
+
+            log Σ exp x = x* + log Σ exp d,    H = log Σ exp d − (Σ d·exp d)/(Σ exp d),    log p(best) = −log Σ exp d,
+
+        so that one exponential of each entry serves them all.
+        """
+        x, symbols = logits.to(state.logp.dtype), self.symbols
         out: dict[str, Tensor] = {}
-        whole = x.logsumexp(-1, keepdim=True) if "current" in reads or not self.symbols.renormalise else None
-        if whole is not None and "current" in reads:  # before bans: φ_logp of an unfilled position is −log p(<mask>)
-            out["current"] = (x.gather(-1, tokens[n, i, None]) - whole)[:, 0]
-        x = self.symbols.restrict(x, state, n, i)
-        lse = x.logsumexp(-1, keepdim=True)
-        self._check(lse[:, 0], state, n, i)
-        logp = x.sub_(lse if whole is None or self.symbols.renormalise else whole)
-        out["token"] = self.symbols.draw(logp, state, n, i)
-        out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
+        before = "current" in reads or not symbols.renormalise
+        in_place = x.gather(-1, tokens[n, i, None])[:, 0] if before else x[:, 0]
+        banned = symbols.banned(state, x.shape[-1])
+        lost = x[:, banned].logsumexp(-1) if before and banned else torch.full_like(in_place, -torch.inf)
+        whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
+        x = symbols.restrict(x, state, n, i)
+        best, token = maximum(x)
+        d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
+        e = d.exp()
+        total = e.sum(-1)
+        log_total = total.log()
+        self._check(best + log_total, state, n, i)
+        if before:  # the whole distribution is what is allowed and what is banned, together
+            whole = torch.logaddexp(best + log_total, lost) if whole is None else whole
+            out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
         if "entropy" in reads:
-            out["entropy"] = -(logp.exp() * logp).sum(-1)
+            out["entropy"] = log_total - torch.linalg.vecdot(e, d) / total
         if "margin" in reads:
-            best = logp.topk(min(2, logp.shape[-1]), -1).values.exp()
-            out["margin"] = best[:, 0] - best[:, 1:].sum(-1)
+            two = d.topk(min(2, d.shape[-1]), -1).values.exp() / total[:, None]
+            out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
+        norm = log_total if symbols.renormalise or whole is None else whole - best
+        if symbols.greedy and not top and "full" not in reads:
+            out["token"], out["logp"] = token, -norm
+            return out
+        logp = d.sub_(norm[:, None])
+        out["token"] = symbols.draw(logp, state, n, i)
+        out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
         if top:
-            out["top_logp"], out["top_token"] = self.symbols.best(logp, top, state, n, i)
+            out["top_logp"], out["top_token"] = symbols.best(logp, top, state, n, i)
         if "full" in reads:
             out["full"] = logp
         return out
@@ -171,6 +190,25 @@ class Reader:
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
+
+
+def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entry of each row (m, V) and where it is first: as x.max(-1), several times faster on a CPU.
+
+    Maxima of stretches of 64 first (a vectorised reduction), then a search within the best stretch only.
+    """
+    rows, width = x.shape
+    if width < 256 or x.device.type != "cpu":
+        found = x.max(-1)
+        return found.values, found.indices
+    even = width // 64 * 64
+    stretches = x[:, :even].view(rows, -1, 64).amax(-1)
+    if even < width:
+        stretches = torch.cat([stretches, x[:, even:].amax(-1, keepdim=True)], 1)
+    best, where = stretches.max(-1)
+    within = torch.arange(64, device=x.device) + where[:, None] * 64
+    inside = x.gather(-1, within.clamp_max(width - 1)).masked_fill(within >= width, -torch.inf)
+    return best, where * 64 + inside.argmax(-1)
 
 
 def _parts(index: Tensor, size: int) -> tuple[Tensor, ...]:

@@ -46,5 +46,5 @@ class Model(Protocol):
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """The vocabulary projection, only at the rows asked for: (M, D) → (M, V)."""
+        """The vocabulary projection, only at the rows asked for: (M, D) → (M, V). The engine may overwrite it."""
         ...

@@ -39,9 +39,19 @@ class Symbols:
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
 
+    @property
+    def greedy(self) -> bool:
+        """Is the most probable allowed symbol always the one?"""
+        return self.temperature == 0 and self.forced is None
+
+    def banned(self, state: State, width: int) -> list[int]:
+        """The symbols never written, of a vocabulary of `width`."""
+        mask = not self.may_mask and 0 <= state.mask_id < width
+        return sorted({*self.ban, state.mask_id} if mask else set(self.ban))
+
     def restrict(self, logits: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Logits (M, V) of entries (n, i), with what may not be written there at NEVER; changes `logits`."""
-        ban = self.ban if self.may_mask or not 0 <= state.mask_id < logits.shape[-1] else (*self.ban, state.mask_id)
+        ban = self.banned(state, logits.shape[-1])
         if ban:
             logits.index_fill_(-1, torch.tensor(ban, device=logits.device), NEVER)
         if self.allowed is not None:
