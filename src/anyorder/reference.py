@@ -25,9 +25,11 @@ from anyorder.core import (
     Replace,
     Result,
     State,
+    Step,
     Symbols,
     Times,
     View,
+    decode,
     everywhere,
     leftmost,
     logp,
@@ -35,7 +37,6 @@ from anyorder.core import (
     negent,
     position,
     revisit,
-    unroll,
     whole,
 )
 from anyorder.core.count import Ranked, first, number
@@ -196,15 +197,20 @@ def greedy(strategy: str | Sequence[float], passes: int = 1, switches: Switches 
     return _ending(Decoder(Coordinates(order, among=region)), Times(passes), lambda L: passes * L, switches)
 
 
-def positions(model: Model, context: Any, state: State, decoder: Decoder) -> Tensor:
-    """The coordinates of a one-at-a-time decoder's first pass, in order: (N, L), −1 after a row's own."""
-    out = torch.full_like(state.tokens, -1)
-    for taken in unroll(model, context, state, decoder):
-        within = taken.before.step < taken.before.length
-        if not bool(within.any()):
-            break
-        out[taken.rows[within], taken.before.step] = taken.z[within].int().argmax(-1)
-    return out
+@dataclass(frozen=True, eq=False)
+class FirstPass:
+    """A witness of `decode`: the coordinates of a one-at-a-time decoder's first pass, in order."""
+
+    positions: Tensor  # (N, L), −1 after a row's own
+
+    @classmethod
+    def of(cls, state: State) -> FirstPass:
+        return cls(torch.full_like(state.tokens, -1))
+
+    def __call__(self, taken: Step) -> None:
+        t, within = taken.before.step, taken.before.step < taken.before.length
+        if t < self.positions.shape[1]:
+            self.positions[taken.rows[within], t] = taken.z[within].int().argmax(-1)
 
 
 def beam(
@@ -217,14 +223,18 @@ def beam(
     *,
     length_penalty: float = 0.6,
     switches: Switches = CODE,
+    watch: FirstPass | None = None,
 ) -> core.Beam:
-    """K hypotheses by Σ log p(y) / L^0.6, all of them at the positions of a greedy run of the same strategy."""
+    """K hypotheses by Σ log p(y) / L^0.6, all of them at the positions of a greedy run of the same strategy.
+
+    `watch` is shown the greedy run.
+    """
     decoder = greedy(strategy, passes, switches)
-    steps = Times(passes)
     if switches.shared_positions:
-        plan = Planned(positions(model, context, state, decoder))
-        decoder = replace(decoder, coordinates=Coordinates(plan, among=everywhere), hide=False)
-    decoder = replace(decoder, steps=steps, edit=Replace())
+        seen = FirstPass.of(state) if watch is None else watch
+        decode(model, context, state, greedy(strategy, 1, switches), watch=seen)
+        decoder = replace(decoder, coordinates=Coordinates(Planned(seen.positions), among=everywhere), hide=False)
+    decoder = replace(decoder, steps=Times(passes), edit=Replace())
     merge = not switches.shared_positions
     return core.beam(model, context, state, decoder, K, length_penalty=length_penalty, merge=merge)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from anyorder import peers, reference
-from anyorder.core import Beam, Result, State, begin, canvas, decode
+from anyorder.core import Beam, Decoder, Result, State, begin, canvas, decode
 from anyorder.models.masked_translation import JointContext, MaskedTranslation
 from anyorder.models.translation import Source
 
@@ -63,15 +63,14 @@ def _rows(batch: Batch, tokens: Tensor, **fields: Tensor) -> list[Fields]:
     return out
 
 
-def _decode(batch: Batch, decoder: Any) -> Result:
-    return decode(batch.model, batch.context, batch.state, decoder)
+def _decode(batch: Batch, decoder: Decoder, watch: reference.FirstPass | None = None) -> Result:
+    return decode(batch.model, batch.context, batch.state, decoder, watch=watch)
 
 
 def _greedy(batch: Batch) -> list[Fields]:
-    decoder = reference.greedy(batch["strategy"], batch["passes"])
-    result = _decode(batch, decoder)
-    positions = reference.positions(batch.model, batch.context, batch.state, decoder)
-    return _rows(batch, result.tokens, score=reference.greedy_score(result), positions=positions)
+    seen = reference.FirstPass.of(batch.state)
+    result = _decode(batch, reference.greedy(batch["strategy"], batch["passes"]), seen)
+    return _rows(batch, result.tokens, score=reference.greedy_score(result), positions=seen.positions)
 
 
 def _best(batch: Batch, found: Beam, **fields: Tensor) -> list[Fields]:
@@ -79,11 +78,10 @@ def _best(batch: Batch, found: Beam, **fields: Tensor) -> list[Fields]:
 
 
 def _beam(batch: Batch) -> list[Fields]:
-    strategy, passes = batch["strategy"], batch["passes"]
-    given = batch.model, batch.context, batch.state
-    found = reference.beam(*given, strategy, batch["beam"], passes)
-    positions = reference.positions(*given, reference.greedy(strategy, passes))
-    return _best(batch, found, all_scores=found.score, positions=positions)
+    seen = reference.FirstPass.of(batch.state)
+    settings = batch["strategy"], batch["beam"], batch["passes"]
+    found = reference.beam(batch.model, batch.context, batch.state, *settings, watch=seen)
+    return _best(batch, found, all_scores=found.score, positions=seen.positions)
 
 
 def _constant_time(batch: Batch) -> list[Fields]:
