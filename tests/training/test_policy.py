@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.toys import MASK, PAD, ChainTask
 from torch import nn
+from toys import MASK, PAD, ChainTask
 
 from anyorder.core import Coordinates, Decoder, beam, block, constant, decode, everywhere, leftmost, threshold, unroll
 from anyorder.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.toys import MASK, PAD, RIGHT, ChainTask
+from toys import MASK, PAD, RIGHT, ChainTask
 
 from anyorder.core import Coordinates, Decoder, random, unroll
 from anyorder.core.state import begin
 from anyorder.policy import Policy
+from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.imitation import oracle, ranking_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.rewards import Reward, edit_distance, find_reward, log_probability, right_symbols, sentence_bleu
@@ -115,9 +116,10 @@ def test_ranking_loss_by_hand() -> None:
 
 
 def test_qualities_by_hand() -> None:
-    state = begin(torch.tensor([[5, MASK, 7, PAD], [5, 6, 7, 8]]), MASK, PAD, open=torch.tensor([[1, 1, 1, 0], [1] * 4]) > 0)
+    tokens = torch.tensor([[5, MASK, 7, PAD], [5, 6, 7, 8]])
+    state = begin(tokens, MASK, PAD, open=tokens != PAD)
     references = [[5, 6, 7], [6, 7, 8]]
-    assert edit_distance(state, references).tolist() == [-1, -1]  # the mask is wrong; the second has one symbol too many
+    assert edit_distance(state, references).tolist() == [-1, -1]  # the mask is wrong; one symbol too many
     assert right_symbols(state, references).tolist() == [2, 0]
     bleu = sentence_bleu(state, [[5, 6, 7], [5, 6, 7, 8]]).tolist()
     assert bleu[1] == pytest.approx(100) and 0 < bleu[0] < 60
@@ -133,16 +135,19 @@ def test_resuming_continues_where_it_stopped(tmp_path: Path) -> None:
     whole = PolicyTrainer(task, new_policy(task, s), s)
     whole.run()
     half = PolicyTrainer(task, new_policy(task, s), replace(s, iterations=6))
-    half.run(checkpoint=tmp_path / "policy.pt")
+    file = tmp_path / "checkpoint.pt"
+    half.run(checkpoint=lambda: save_checkpoint(file, half.state()))
     rest = PolicyTrainer(task, new_policy(task, s), s)
-    rest.resume(tmp_path / "policy.pt")
+    state = load_checkpoint(file)
+    assert state is not None
+    rest.restore(state, file)
     assert rest.iteration == 6
     rest.run()
     assert rest.best == whole.best
     torch.testing.assert_close(rest.policy.state_dict(), whole.policy.state_dict())
     other = PolicyTrainer(task, new_policy(task, replace(s, hidden=8)), replace(s, hidden=8))
-    with pytest.raises(ValueError, match="hidden = 32"):
-        other.resume(tmp_path / "policy.pt")
+    with pytest.raises(TrainingError, match="hidden = 32"):
+        other.restore(state, file)
 
 
 def test_an_unknown_setting_is_named() -> None:

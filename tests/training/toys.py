@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ class ChainModel:
     def __init__(self, chain: tuple[int, ...]) -> None:
         self.chain = chain
         self.before = torch.full((len(chain),), -1)
-        for a, b in zip(chain, chain[1:], strict=False):
+        for a, b in pairwise(chain):
             self.before[b] = a
 
     def encode(self, source: Any) -> NoContext:
@@ -46,7 +47,7 @@ class ChainModel:
 class ChainTask:
     chain: tuple[int, ...] = (4, 1, 5, 0, 3, 2)
     model: ChainModel = field(init=False)
-    symbols: Symbols = Symbols(ban=(MASK, PAD))
+    symbols: Symbols = field(default_factory=lambda: Symbols(ban=(MASK, PAD)))
 
     def __post_init__(self) -> None:
         self.model = ChainModel(self.chain)

@@ -13,6 +13,7 @@ from torch import nn
 
 from anyorder.policy import Policy
 from anyorder.training import rl
+from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss
 from anyorder.training.rewards import find_reward
 from anyorder.training.rollout import Batch, Buffer, Task, collate, rollout
@@ -127,8 +128,8 @@ class PolicyTrainer:
             self.best_weights = {k: v.clone() for k, v in self.policy.state_dict().items()}
         return quality
 
-    def run(self, report: Report | None = None, checkpoint: Path | None = None) -> Policy:
-        """Train to the end (or the time limit) and return the policy that was best in validation."""
+    def run(self, report: Report | None = None, checkpoint: Callable[[], None] | None = None) -> Policy:
+        """Train to the end (or the time limit); the best policy in validation. `checkpoint` is called after each."""
         s, started = self.settings, time.monotonic()
         if self.iteration == 0:
             self.validate()
@@ -138,7 +139,7 @@ class PolicyTrainer:
             if self.iteration % s.validate_every == 0 or self.iteration == s.iterations or late:
                 numbers["validation"] = self.validate()
                 if checkpoint is not None:
-                    self.save(checkpoint)
+                    checkpoint()
             if report is not None:
                 report(numbers | {"iteration": self.iteration, "best": self.best})
             if late:
@@ -146,10 +147,9 @@ class PolicyTrainer:
         self.policy.load_state_dict(self.best_weights)
         return self.policy.eval()
 
-    def save(self, path: Path) -> None:
-        """Everything but the buffer, which fills again within a few iterations."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        state = {
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint needs: everything but the buffer, which fills again within a few iterations."""
+        return {
             "settings": asdict(self.settings),
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -158,17 +158,14 @@ class PolicyTrainer:
             "best": self.best,
             "best_weights": self.best_weights,
         }
-        partial = path.with_suffix(".part")
-        torch.save(state, partial)
-        partial.replace(path)
 
-    def resume(self, path: Path) -> None:
-        state = torch.load(path, weights_only=True)
+    def restore(self, state: dict[str, Any], path: Path) -> None:
+        """Go on from a checkpoint that was read from `path`."""
         now, then = asdict(self.settings), state["settings"]
         changed = [k for k in ("method", "history", "hidden", "features") if now[k] != then.get(k)]
         if changed:
             key = changed[0]
-            raise ValueError(
+            raise TrainingError(
                 f"{path} was written with {key} = {then.get(key)!r}, the configuration says {now[key]!r}: change it "
                 "back, or start in another folder"
             )
