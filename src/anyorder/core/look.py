@@ -62,12 +62,14 @@ class Reader:
         if not len(n):
             return self._nothing(state, reads)
         self.cost.forwards += 1
-        if conditionals == "visible":
+        everything: Tensor | None = None
+        if conditionals == "masked":
+            hidden = self._folded(context, tokens, n, i, state.mask_id)  # (M, D)
+        elif "hidden" in reads:
             everything = self._hidden(context, tokens)  # (N, L, D)
-            hidden = everything[n, i]  # (M, D)
+            hidden = everything[n, i]
         else:
-            everything = None
-            hidden = self._folded(context, tokens, n, i, state.mask_id)
+            hidden = self._entries(context, tokens, n, i)
         parts = list(self._statistics(hidden, state, tokens, n, i, reads, top))
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
@@ -105,21 +107,30 @@ class Reader:
         self.cost.canvases += len(tokens)
         return self.model.hidden(context, tokens)
 
+    def _entries(self, context: Any, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
+        """Hidden states (M, D) of entries (n, i); a model that can compute just those has `hidden_at`."""
+        if not hasattr(self.model, "hidden_at"):
+            return self._hidden(context, tokens)[n, i]
+        self.cost.canvases += len(tokens)
+        states: Tensor = self.model.hidden_at(context, tokens, n, i)
+        return states
+
     def _folded(self, context: Any, tokens: Tensor, n: Tensor, i: Tensor, mask_id: int) -> Tensor:
         """Hidden states (M, D) of entries (n, i), each with its own position masked."""
         plain = tokens[n, i] == mask_id
         hidden: Tensor | None = None
         if bool(plain.any()):
             rows, back = torch.unique(n[plain], return_inverse=True)
-            states = self._hidden(context.take(rows), tokens[rows])
+            states = self._entries(context.take(rows), tokens[rows], back, i[plain])
             hidden = states.new_empty(len(n), states.shape[-1])
-            hidden[plain] = states[back, i[plain]]
+            hidden[plain] = states
         rest = (~plain).nonzero()[:, 0]
         for part in _parts(rest, CHUNK_TOKENS // tokens.shape[1]):
             rows = tokens[n[part]].scatter(1, i[part, None], mask_id)
-            states = self._hidden(context.take(n[part]), rows)
+            each = torch.arange(len(part), device=i.device)
+            states = self._entries(context.take(n[part]), rows, each, i[part])
             hidden = states.new_empty(len(n), states.shape[-1]) if hidden is None else hidden
-            hidden[part] = states[torch.arange(len(part), device=i.device), i[part]]
+            hidden[part] = states
         assert hidden is not None  # there was at least one entry
         return hidden
 

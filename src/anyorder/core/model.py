@@ -31,7 +31,9 @@ class Model(Protocol):
     `tokens` is the canvas Y: `mask_id` where nothing is written yet, `pad_id` after a row's end. A result may
     depend on a row's own tokens and context only, never on other rows or on the amount of padding.
     A model may memoise inside its context (a key/value cache) as long as results do not change. One whose `hidden`
-    is no hidden state that an order could read (a table) says so with an attribute `has_hidden = False`.
+    is no hidden state that an order could read (a table) says so with an attribute `has_hidden = False`. One that
+    can compute some positions for less than all has `hidden_at(context, tokens, n, i)` → (M, D), entries (n, i) sorted
+    by row.
     """
 
     mask_id: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Cache, Memory, Transformer
+from anyorder.models.transformer import Architecture, Cache, Memory, Transformer, start_both
 from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
 
 
@@ -56,12 +56,7 @@ class Autoregressive(nn.Module):
 
     def start_from(self, pretrained: Transformer) -> None:
         """Both halves from one pretrained model; attention between them stays fresh."""
-        weights = pretrained.state_dict()
-        self.encoder.load_state_dict(weights)
-        odd = self.decoder.load_state_dict(weights, strict=False)
-        fresh = ("encoder_attn.", "layer_norm15.")
-        if odd.unexpected_keys or any(not key.startswith(fresh) for key in odd.missing_keys):
-            raise ValueError(f"the pretrained model does not fit: {odd}")
+        start_both(self.encoder, self.decoder, pretrained)
 
     def encode(self, source: Source) -> CausalContext:
         tokens, real = delimited(source.tokens, self.symbols)

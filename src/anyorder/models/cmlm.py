@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Memory, Transformer
-from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
+from anyorder.models.transformer import Architecture, Memory, Transformer, start_both
+from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,10 @@ class ConditionalMasked(nn.Module):
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = symbols.mask, symbols.pad
 
+    def start_from(self, pretrained: Transformer) -> None:
+        """Both halves from one pretrained model; attention between them stays fresh."""
+        start_both(self.encoder, self.decoder, pretrained)
+
     def encode(self, source: Source) -> EncodedContext:
         tokens, real = delimited(source.tokens, self.symbols)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
@@ -54,12 +58,20 @@ class ConditionalMasked(nn.Module):
         return torch.log_softmax(self.length_lin(context.summary), 1)
 
     def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
+        return self._states(context, tokens)[:, 1:-1]
+
+    def hidden_at(self, context: EncodedContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
+        """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
+        columns, slot = columns_of(n, i + 1, len(tokens))
+        return self._states(context, tokens, columns)[n, slot]
+
+    def _states(self, context: EncodedContext, tokens: Tensor, columns: Tensor | None = None) -> Tensor:
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
-        columns = torch.arange(target.shape[1], device=tokens.device)
+        places = torch.arange(target.shape[1], device=tokens.device)
         mask = None if bool(real.all()) else real[:, None, None]
-        states = self.decoder(target, columns, context.target_lang, mask, memory=context.memory)
-        return states[:, 1:-1]  # type: ignore[no-any-return]
+        states: Tensor = self.decoder(target, places, context.target_lang, mask, memory=context.memory, columns=columns)
+        return states
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.decoder.logits(hidden)

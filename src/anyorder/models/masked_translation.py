@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.models.transformer import Architecture, Transformer
-from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
+from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,28 @@ class MaskedTranslation(nn.Module):
         return JointContext(tokens, real, source_lang, language_rows(source.target_lang, n, device), source.close)
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
+        S = context.tokens.shape[1]
+        return self._states(context, tokens)[:, S + 1 : S + 1 + tokens.shape[1]]
+
+    def hidden_at(self, context: JointContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
+        """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
+        columns, slot = columns_of(n, i + context.tokens.shape[1] + 1, len(tokens))
+        return self._states(context, tokens, columns)[n, slot]
+
+    def _states(self, context: JointContext, tokens: Tensor, columns: Tensor | None = None) -> Tensor:
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         S, T = context.tokens.shape[1], target.shape[1]
-        columns = torch.arange(max(S, T), device=tokens.device)
+        places = torch.arange(max(S, T), device=tokens.device)
         visible = torch.cat([context.real, real], 1)  # (N, S+T)
-        states = self.transformer(
+        states: Tensor = self.transformer(
             torch.cat([context.tokens, target], 1),
-            torch.cat([columns[:S], columns[:T]]),
+            torch.cat([places[:S], places[:T]]),
             torch.cat([context.source_lang.expand(-1, S), context.target_lang.expand(-1, T)], 1),
             mask=None if bool(visible.all()) else visible[:, None, None],
+            columns=columns,
         )
-        return states[:, S + 1 : S + 1 + tokens.shape[1]]  # type: ignore[no-any-return]
+        return states
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self.transformer.logits(hidden)

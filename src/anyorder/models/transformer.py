@@ -48,7 +48,7 @@ class _CheapDropout(torch.autograd.Function):
         return x * keep
 
     @staticmethod
-    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def, override]
+    def backward(ctx, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
         (keep,) = ctx.saved_tensors
         return grad * keep, None
 
@@ -84,11 +84,16 @@ class Attention(nn.Module):
         self.qkv_lin = nn.Linear(a.dim, 3 * a.dim)
         self.out_lin = nn.Linear(a.dim, a.dim)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x (N, L, D) → q, k, v, each (N, H, L, D/H)."""
+    def project(self, x: Tensor, columns: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """x (N, L, D) → q, k, v, each (N, H, L, D/H); q only at `columns` (N, C) if they are given."""
         N, L, D = x.shape
-        q, k, v = self.qkv_lin(x).view(N, L, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        return q, k, v
+        if columns is None:
+            q, k, v = self.qkv_lin(x).view(N, L, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+            return q, k, v
+        weight, bias = self.qkv_lin.weight, self.qkv_lin.bias
+        q = F.linear(at_columns(x, columns), weight[:D], bias[:D]).view(N, -1, self.heads, D // self.heads)
+        k, v = F.linear(x, weight[D:], bias[D:]).view(N, L, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        return q.transpose(1, 2), k, v
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """q (N, H, L, D/H) over k, v (N, H, S, D/H); `mask` broadcasts to (N, H, L, S), true where visible."""
@@ -188,12 +193,15 @@ class Transformer(nn.Module):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
-    def _add(self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """A residual sum around `sublayer`, with the layer norm before or after it."""
+    def _add(
+        self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor], Tensor], columns: Tensor | None = None
+    ) -> Tensor:
+        """A residual sum around `sublayer`, with the layer norm before or after it; at `columns` (N, C) only."""
+        kept = x if columns is None else at_columns(x, columns)
         if self.architecture.norm == "post":
-            out: Tensor = norm(x + self.dropout(sublayer(x)))
+            out: Tensor = norm(kept + self.dropout(sublayer(x)))
         else:
-            out = x + self.dropout(sublayer(norm(x)))
+            out = kept + self.dropout(sublayer(norm(x)))
         return out
 
     def forward(
@@ -205,14 +213,19 @@ class Transformer(nn.Module):
         causal: bool = False,
         memory: Memory | None = None,
         cache: Cache | None = None,
+        columns: Tensor | None = None,  # (N, C) int64
     ) -> Tensor:
-        """Hidden states (N, L, D). With a cache, `tokens` are the columns from `cache.filled` on; it is extended."""
+        """Hidden states (N, L, D). With a cache, `tokens` are the columns from `cache.filled` on; it is extended.
+
+        `columns` asks for the states of those columns only, (N, C, D): the last layer then computes no others.
+        """
         x = self.embeddings(tokens) + self.position_embeddings(positions) + self.lang_embeddings(languages)
         x = self.dropout(self.layer_norm_emb(x))
         for i in range(self.architecture.layers):
+            read = columns if i == self.architecture.layers - 1 else None
 
-            def attend(h: Tensor, i: int = i) -> Tensor:
-                q, k, v = self.attentions[i].project(h)  # type: ignore[operator]
+            def attend(h: Tensor, i: int = i, read: Tensor | None = read) -> Tensor:
+                q, k, v = self.attentions[i].project(h, read)  # type: ignore[operator]
                 if cache is not None:
                     end = cache.filled + h.shape[1]
                     keys, values = cache.layers[i]
@@ -221,7 +234,7 @@ class Transformer(nn.Module):
                 out: Tensor = self.attentions[i].attend(q, k, v, mask, causal)  # type: ignore[operator]
                 return out
 
-            x = self._add(x, self.layer_norm1[i], attend)
+            x = self._add(x, self.layer_norm1[i], attend, read)
             if memory is not None:
 
                 def look(h: Tensor, i: int = i) -> Tensor:
@@ -251,7 +264,22 @@ class Transformer(nn.Module):
         return F.linear(hidden, self.embeddings.weight, self.proj_bias)
 
 
+def at_columns(x: Tensor, columns: Tensor) -> Tensor:
+    """x (N, L, D) at columns (N, C): (N, C, D)."""
+    return x.gather(1, columns[..., None].expand(-1, -1, x.shape[-1]))
+
+
 def key_mask(lengths: Tensor, width: int) -> Tensor | None:
     """Lengths (N,) → (N, 1, 1, width) true where a key is real; None when all are."""
     visible = torch.arange(width, device=lengths.device) < lengths[:, None]
     return None if bool(visible.all()) else visible[:, None, None]
+
+
+def start_both(encoder: Transformer, decoder: Transformer, pretrained: Transformer) -> None:
+    """Encoder and decoder from one pretrained model; what it has no weights for, attention between them, stays."""
+    weights = pretrained.state_dict()
+    encoder.load_state_dict(weights)
+    odd = decoder.load_state_dict(weights, strict=False)
+    fresh = ("encoder_attn.", "layer_norm15.")
+    if odd.unexpected_keys or any(not key.startswith(fresh) for key in odd.missing_keys):
+        raise ValueError(f"the pretrained model does not fit: {odd}")

@@ -59,3 +59,14 @@ def check_length(width: int, positions: int, what: str) -> None:
             f"{what} of {width} tokens (delimiters included) is longer than the {positions} positions of this model: "
             "split the text, or train with a larger `positions`"
         )
+
+
+def columns_of(n: Tensor, i: Tensor, rows: int) -> tuple[Tensor, Tensor]:
+    """Entries (n, i), sorted by row → their columns as (N, C), short rows filled up with column 0, and which of the
+    C each entry is (M,)."""
+    counts = torch.bincount(n, minlength=rows)  # (N,)
+    starts = counts.cumsum(0) - counts
+    slot = torch.arange(len(n), device=n.device) - starts[n]
+    columns = torch.zeros(rows, int(counts.max()), dtype=torch.int64, device=n.device)
+    columns[n, slot] = i
+    return columns, slot
