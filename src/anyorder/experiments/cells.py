@@ -1,0 +1,252 @@
+"""A cell: one way of decoding one test set, cached by its configuration, a hundred sentences at a time.
+
+What is kept of a sentence is its candidates (one for each target length), so that choosing among fewer lengths or by
+another criterion costs nothing, and a longer run goes on where a shorter one stopped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from anyorder import recipes
+from anyorder.catalog import locate
+from anyorder.plan import Plan
+
+if TYPE_CHECKING:
+    from anyorder.core import Cost
+    from anyorder.experiments.corpora import Corpus
+    from anyorder.experiments.generations import Watch
+    from anyorder.results import Hypothesis
+    from anyorder.translator import Translator
+
+CHUNK = 100  # sentences
+Criterion = Literal["written", "pll", "ar"]
+CRITERIA: dict[str, str] = {
+    "written": "mean log p of each symbol when it was written",
+    "pll": "mean pseudo log-likelihood",
+    "ar": "mean log-likelihood of the autoregressive model",
+}
+
+
+class CellError(ValueError):
+    """A cell that cannot be decoded as asked."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One way of decoding. `order` is what Plan calls an order, or a recipe with arguments such as 'wino(0.6, 0.9)'."""
+
+    corpus: str
+    direction: str
+    order: str  # "autoregressive" is the baseline
+    steps: int | str = "L"
+    count: str | None = None
+    beam: int = 1
+    positions: int = 1
+    lengths: int = 4
+    order_temperature: float = 0.0
+    seed: int = 0
+    gold: bool = False  # the reference's length instead of p(L|X)
+
+    @property
+    def causal(self) -> bool:
+        return self.order == "autoregressive"
+
+    def plan(self) -> Plan:
+        """How to decode it."""
+        order: Any = "easy-first" if self.causal else _recipe(self.order) or self.order
+        steps = None if self.steps == "L" else self.steps
+        options = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
+        return Plan(order, self.count, steps, order_temperature=self.order_temperature, **options)  # type: ignore[arg-type]
+
+
+def _recipe(text: str) -> Any:
+    """'wino(0.6, 0.9)' → that decoder; None if the text names no family of decoders."""
+    match = re.fullmatch(r"([a-z0-9-]+)\(([^()]*)\)", text)
+    if match is None or match[1] not in recipes.FAMILIES:
+        return None
+    values = [float(a) for a in match[2].split(",") if a.strip()]
+    return recipes.FAMILIES[match[1]](*[int(v) if v == int(v) else v for v in values])
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One translation of a sentence, at one target length."""
+
+    text: str
+    ids: list[int]
+    written: float  # Σ log p of each symbol when it was written
+    log_length: float
+
+    @property
+    def length(self) -> int:
+        return max(1, len(self.ids))
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a chunk cost."""
+
+    canvases: int = 0
+    head_rows: int = 0
+    seconds: float = 0.0  # of one thread
+
+    def __add__(self, other: Spent) -> Spent:
+        return Spent(self.canvases + other.canvases, self.head_rows + other.head_rows, self.seconds + other.seconds)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Sentences start … of a cell: their candidates, likeliest length first, or one score for each of those."""
+
+    candidates: list[list[Candidate]]
+    spent: Spent
+    scores: list[list[float]]  # of a criterion; empty lists where none was asked for
+
+
+@dataclass(frozen=True)
+class Job:
+    """A chunk of a cell to be decoded, or (with a criterion) its candidates to be scored."""
+
+    cell: Cell
+    start: int
+    stop: int
+    criterion: Criterion = "written"
+
+    @property
+    def title(self) -> str:
+        c = self.cell
+        return f"{c.order} b={c.beam} T={c.steps} {c.direction}" + (
+            "" if self.criterion == "written" else f" {self.criterion}"
+        )
+
+    @property
+    def decode(self) -> Job:
+        """The decoding that this scoring needs."""
+        return replace(self, criterion="written")
+
+
+class Store:
+    """Chunks on disk. A chunk's name is a hash of everything it depends on: weights, cell, sentences."""
+
+    def __init__(self, folder: Path, identity: dict[str, str]) -> None:
+        self.folder, self.identity = folder, identity
+        self._read: dict[Path, Any] = {}
+
+    def of(self, task: Job | Watch) -> Path:
+        """The file of a task."""
+        used = {name: self.identity[name] for name in sorted(_uses(task)) if name in self.identity}
+        text = json.dumps([type(task).__name__, used, asdict(task)], sort_keys=True)
+        return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json.gz"
+
+    def read(self, path: Path) -> Any:
+        """The content of a chunk, None if there is none (or only a damaged one: it is made again)."""
+        if path not in self._read:
+            try:
+                with gzip.open(path, "rt", encoding="utf-8") as file:
+                    self._read[path] = json.load(file)
+            except (FileNotFoundError, EOFError, ValueError, gzip.BadGzipFile):
+                return None
+        return self._read[path]
+
+    def write(self, path: Path, content: Any) -> None:
+        """All or nothing, so that a run may be stopped at any moment."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{path.name}.{os.getpid()}")
+        new.write_bytes(gzip.compress(json.dumps(content, ensure_ascii=False).encode(), mtime=0))
+        os.replace(new, path)
+
+    def chunk(self, job: Job) -> Chunk | None:
+        content = self.read(self.of(job))
+        if content is None:
+            return None
+        candidates = [[Candidate(**c) for c in row] for row in content["candidates"]]
+        return Chunk(candidates, Spent(**content["spent"]), content["scores"])
+
+
+def _uses(task: Job | Watch) -> set[str]:
+    """Which of the files that `identify` names a task's result depends on."""
+    job = task if isinstance(task, Job) else None
+    order, direction = (task.order, task.direction) if job is None else (job.cell.order, job.cell.direction)
+    if job is not None and job.cell.causal:
+        return {"tokenizer", "ar"}
+    ar = {"ar"} if job is not None and job.criterion == "ar" else set()
+    return {"tokenizer", "model", "lengths", *ar} | ({f"policy-{direction}"} if order == "learned" else set())
+
+
+def identify(model: str) -> dict[str, str]:
+    """The files that results depend on, each by a hash of its content."""
+    folder = locate(model) or Path(model)
+    files = {"model": folder / "model.safetensors", "ar": folder.with_name(folder.name + "-ar") / "model.safetensors"}
+    files |= {"tokenizer": folder / "tokenizer.json", "lengths": folder / "lengths.json"}
+    files |= {file.stem: file for file in sorted(folder.glob("policy-*.safetensors"))}
+    return {name: hashlib.sha256(f.read_bytes()).hexdigest()[:16] for name, f in files.items() if f.exists()}
+
+
+def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
+    """Do a job and store what comes of it."""
+    part = corpus.part(job.start, job.stop)
+    if job.criterion == "written":
+        candidates, spent = decode(job.cell, translator, part)
+        scores: list[list[float]] = []
+    else:
+        chunk = store.chunk(job.decode)
+        if chunk is None:
+            raise CellError(f"sentences {job.start} … {job.stop} of {job.cell} must be decoded before they are scored")
+        candidates = []
+        scores, spent = rescore(chunk.candidates, job.criterion, translator, part)
+    content = {"job": asdict(job), "candidates": [[asdict(c) for c in row] for row in candidates]}
+    store.write(store.of(job), {**content, "scores": scores, "spent": asdict(spent)})
+
+
+def decode(cell: Cell, translator: Translator, corpus: Corpus) -> tuple[list[list[Candidate]], Spent]:
+    """The candidates of each sentence: the best hypothesis of each length."""
+    model = _beside(translator) if cell.causal else translator
+    to, source = corpus.target_language, corpus.source_language
+    lengths = None
+    if cell.gold:
+        lengths = [max(1, len(ids)) for ids in translator.tokenizer.encode(corpus.references, to)]
+    before, start = model.cost, time.process_time()
+    found = model.candidates(corpus.sources, to, source=source, plan=cell.plan(), lengths=lengths)
+    return [[_best(k) for k in sentence] for sentence in found], _spent(before, model.cost, start)
+
+
+def _best(hypotheses: list[Hypothesis]) -> Candidate:
+    best = max(hypotheses, key=lambda h: h.score)
+    return Candidate(best.text, list(best.ids), sum(best.logp), best.log_length)
+
+
+def _beside(translator: Translator) -> Translator:
+    if translator.beside is None:
+        raise CellError(f"{translator.name} has no autoregressive model beside it: give one")
+    return translator.beside()
+
+
+def _spent(before: Cost, after: Cost, start: float) -> Spent:
+    return Spent(
+        after.canvases - before.canvases, after.head_rows - before.head_rows, round(time.process_time() - start, 3)
+    )
+
+
+def rescore(
+    candidates: Sequence[Sequence[Candidate]], criterion: Criterion, translator: Translator, corpus: Corpus
+) -> tuple[list[list[float]], Spent]:
+    """Mean log p of each candidate, by the model itself or by the autoregressive one beside it."""
+    model = _beside(translator) if criterion == "ar" else translator
+    sources = translator.tokenizer.encode(corpus.sources, corpus.source_language)
+    direction = (corpus.source_language, corpus.target_language)
+    before, start = model.cost, time.process_time()
+    flat = [(source, c.ids) for source, row in zip(sources, candidates, strict=True) for c in row]
+    values = iter(model.score_ids([s for s, _ in flat], [ids for _, ids in flat], direction))
+    end = 1 if criterion == "ar" else 0  # </s> counts
+    scores = [[next(values) / (c.length + end) for c in row] for row in candidates]
+    return scores, _spent(before, model.cost, start)

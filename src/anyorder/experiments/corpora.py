@@ -1,0 +1,65 @@
+"""Test sets by name, from a data folder: sources, references, and the tokenised references of published scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyorder.training.data import DataError, Pairs, read_parallel, read_texts, read_tsv
+
+MULTI30K = ("val", "test_2016_flickr", "test_2017_flickr")
+TATOEBA = {"tatoeba-val": "val", "tatoeba-test": "test"}
+NAMES = (*MULTI30K, *TATOEBA)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Sentences to translate, with what they should become."""
+
+    name: str
+    source_language: str
+    target_language: str
+    sources: list[str]
+    references: list[str]
+    tokenised: list[str] | None = None  # lower-cased, normalised, Moses-tokenised references
+
+    def part(self, start: int, stop: int) -> Corpus:
+        """Sentences start … stop − 1."""
+        cut = slice(start, stop)
+        tokenised = None if self.tokenised is None else self.tokenised[cut]
+        return replace(self, sources=self.sources[cut], references=self.references[cut], tokenised=tokenised)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+
+def load_corpus(data: Path | str, name: str, direction: str) -> Corpus:
+    """The test set `name` in `direction` ("de-en") from a folder with multi30k/parallel, multi30k/tok and tatoeba."""
+    data = Path(data)
+    if name not in NAMES:
+        raise DataError(f"no test set {name!r}; there are {', '.join(NAMES)}")
+    source, _, target = direction.partition("-")
+    if {source, target} != {"de", "en"}:
+        raise DataError(f"{name} is German and English; direction is de-en or en-de, not {direction!r}")
+    tokenised = None
+    if name in MULTI30K:
+        folder = data / "multi30k" / "parallel"
+        pairs = read_parallel(_found(folder, f"{name}.{source}"), _found(folder, f"{name}.{target}"))
+        lines = data / "multi30k" / "tok" / f"{name}.lc.norm.tok.{target}"
+        tokenised = read_texts(lines).lines if lines.exists() else None
+    else:
+        pairs = read_tsv(_found(data / "tatoeba", f"{TATOEBA[name]}.de-en.tsv"))
+        if source == "en":
+            pairs = Pairs(pairs.second, pairs.first, pairs.report)
+    if pairs.report.skipped:
+        raise DataError(f"a test set must be whole, but {pairs.report}")
+    if tokenised is not None and len(tokenised) != len(pairs.second):
+        raise DataError(f"{len(tokenised)} tokenised references but {len(pairs.second)} plain ones of {name}")
+    return Corpus(name, source, target, pairs.first, pairs.second, tokenised)
+
+
+def _found(folder: Path, name: str) -> Path:
+    for path in (folder / f"{name}.gz", folder / name):
+        if path.exists():
+            return path
+    raise DataError(f"{folder / name}(.gz) does not exist: give the folder that holds multi30k/ and tatoeba/")

@@ -1,0 +1,160 @@
+"""Results: what the chunks of a cell amount to, over the sentences that all cells of a table have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyorder.experiments.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
+from anyorder.experiments.corpora import Corpus, load_corpus
+from anyorder.experiments.evaluate import Difference, Quality, paired, quality, statistics
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Row:
+    """A cell and how one of its candidates is chosen."""
+
+    cell: Cell
+    criterion: Criterion = "written"
+    lengths: int | None = None  # choose among the likeliest so many; None: all that were decoded
+
+    def jobs(self, sentences: int) -> list[Job]:
+        """What must be done for the first `sentences`."""
+        starts = range(0, sentences, CHUNK)
+        jobs = [Job(self.cell, s, min(s + CHUNK, sentences)) for s in starts]
+        if self.criterion != "written":
+            jobs += [Job(j.cell, j.start, j.stop, self.criterion) for j in jobs]
+        return jobs
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The translations of a row, how good they are, and what they cost a sentence."""
+
+    row: Row
+    corpus: Corpus
+    texts: list[str]
+    spent: Spent
+
+    @cached_property
+    def quality(self) -> Quality:
+        return quality(self.texts, self.corpus)
+
+    @cached_property
+    def statistics(self) -> NDArray[np.float64]:
+        return statistics(self.texts, self.corpus.references)
+
+    @property
+    def passes(self) -> float:
+        """Canvases through the model a sentence, all length candidates and hypotheses together."""
+        return self.spent.canvases / len(self.texts)
+
+    @property
+    def head_rows(self) -> float:
+        return self.spent.head_rows / len(self.texts)
+
+    @property
+    def seconds(self) -> float:
+        return self.spent.seconds / len(self.texts)
+
+
+class Results:
+    """Measured rows of a store, computed when asked for."""
+
+    def __init__(self, store: Store, data: Path, limit: int) -> None:
+        self.store, self.data, self.limit = store, data, limit
+        self._corpora: dict[tuple[str, str], Corpus] = {}
+        self._measured: dict[tuple[Row, int], Measured] = {}
+
+    def corpus(self, cell: Cell) -> Corpus:
+        key = (cell.corpus, cell.direction)
+        if key not in self._corpora:
+            self._corpora[key] = load_corpus(self.data, *key)
+        return self._corpora[key]
+
+    def sentences(self, cell: Cell) -> int:
+        """How many there are to decode, at most."""
+        return min(self.limit, len(self.corpus(cell)))
+
+    def ready(self, row: Row) -> int:
+        """How many of the first sentences are done."""
+        done = 0
+        for job in Row(row.cell).jobs(self.sentences(row.cell)):
+            wanted = [job] if row.criterion == "written" else [job, Job(job.cell, job.start, job.stop, row.criterion)]
+            if not all(self.store.of(j).exists() for j in wanted):
+                break
+            done = job.stop
+        return done
+
+    def common(self, rows: Iterable[Row]) -> int:
+        """How many of the first sentences are done in all of these rows that have any."""
+        return min((n for n in map(self.ready, rows) if n), default=0)
+
+    def measure(self, row: Row, sentences: int) -> Measured | None:
+        """The row over its first `sentences`, None where they are not all done."""
+        if not sentences or self.ready(row) < sentences:
+            return None
+        key = (row, sentences)
+        if key not in self._measured:
+            self._measured[key] = self._measure(row, sentences)
+        return self._measured[key]
+
+    def _measure(self, row: Row, sentences: int) -> Measured:
+        whole = self.sentences(row.cell)
+        texts: list[str] = []
+        spent = Spent()
+        for job in Row(row.cell).jobs(whole):
+            if job.start >= sentences:
+                break
+            chunk = self.store.chunk(job)
+            assert chunk is not None
+            spent += _share(chunk.candidates, chunk.spent, row.lengths)
+            scores = [[c.written / c.length for c in some] for some in chunk.candidates]
+            if row.criterion != "written":
+                scored = self.store.chunk(Job(job.cell, job.start, job.stop, row.criterion))
+                assert scored is not None
+                scores = scored.scores
+                spent += _share(chunk.candidates, scored.spent, row.lengths)
+            texts += [_choose(c, s, row.lengths) for c, s in zip(chunk.candidates, scores, strict=True)]
+        return Measured(row, self.corpus(row.cell).part(0, len(texts)), texts, spent)
+
+    def compare(self, pairs: Sequence[tuple[Row, Row]], sentences: int) -> Difference | None:
+        """The mean difference in BLEU over pairs of rows; None where one of them is not done."""
+        found = [(self.measure(a, sentences), self.measure(b, sentences)) for a, b in pairs]
+        both = [(a.statistics, b.statistics) for a, b in found if a is not None and b is not None]
+        return paired(both) if both and len(both) == len(pairs) else None
+
+
+def _choose(candidates: Sequence[Candidate], scores: Sequence[float], lengths: int | None) -> str:
+    among = list(zip(scores, candidates, strict=True))[:lengths]
+    return max(among, key=lambda pair: pair[0])[1].text if among else ""
+
+
+def _share(candidates: Sequence[Sequence[Candidate]], spent: Spent, lengths: int | None) -> Spent:
+    """The cost of the first `lengths` of the candidates, by their share of the positions written."""
+    if lengths is None:
+        return spent
+    used = sum(c.length for some in candidates for c in some[:lengths])
+    part = used / max(1, sum(c.length for some in candidates for c in some))
+    return Spent(round(spent.canvases * part), round(spent.head_rows * part), spent.seconds * part)
+
+
+def record(measured: Measured) -> dict[str, Any]:
+    """A measured row as it is written to results.jsonl: its configuration, scores and costs (but no seconds)."""
+    from dataclasses import asdict
+
+    q = measured.quality
+    return {
+        **asdict(measured.row.cell), "criterion": measured.row.criterion,
+        "candidates": measured.row.lengths or (1 if measured.row.cell.gold else measured.row.cell.lengths),
+        "sentences": len(measured.texts), "bleu": round(q.bleu, 2), "chrf": round(q.chrf, 2),
+        "tokenised_bleu": None if q.tokenised is None else round(q.tokenised, 2),
+        "passes": round(measured.passes, 2), "head_rows": round(measured.head_rows, 1),
+    }  # fmt: skip

@@ -1,0 +1,134 @@
+"""Runs jobs in several processes, one thread each: the same numbers on any number of cores. Stops and resumes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyorder.experiments.cells import Job, Store, run
+from anyorder.experiments.corpora import Corpus, load_corpus
+from anyorder.experiments.generations import Watch, watch
+
+if TYPE_CHECKING:
+    from anyorder.translator import Translator
+
+Task = Job | Watch
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every process needs to know."""
+
+    model: str
+    data: Path
+    cache: Path
+    identity: dict[str, str]
+
+    @property
+    def store(self) -> Store:
+        return Store(self.cache, self.identity)
+
+
+class _Worker:
+    """What a process has loaded."""
+
+    def __init__(self, setting: Setting) -> None:
+        import torch
+
+        from anyorder.text import load
+
+        torch.set_num_threads(1)
+        self.setting = setting
+        self.translator: Translator = load(setting.model)
+        self.corpora: dict[tuple[str, str], Corpus] = {}
+
+    def corpus(self, name: str, direction: str) -> Corpus:
+        if (name, direction) not in self.corpora:
+            self.corpora[name, direction] = load_corpus(self.setting.data, name, direction)
+        return self.corpora[name, direction]
+
+    def do(self, task: Task) -> None:
+        if isinstance(task, Job):
+            run(task, self.setting.store, self.translator, self.corpus(task.cell.corpus, task.cell.direction))
+        else:
+            watch(task, self.setting.store, self.translator, self.corpus(task.corpus, task.direction))
+
+
+_worker: _Worker | None = None  # of this process
+
+
+def _start(setting: Setting) -> None:
+    global _worker
+    _worker = _Worker(setting)
+
+
+def _do(task: Task) -> None:
+    assert _worker is not None
+    _worker.do(task)
+
+
+def run_all(tasks: Sequence[Task], setting: Setting, jobs: int | None = None, minutes: float | None = None) -> int:
+    """Do those tasks that are not done yet, in this order; returns how many are left when the time is over."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    store = setting.store
+    todo = [task for task in dict.fromkeys(tasks) if not store.of(task).exists()]
+    if not todo:
+        return 0
+    count = min(jobs or os.cpu_count() or 1, len(todo))
+    end = None if minutes is None else time.monotonic() + 60 * minutes
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=_stderr()) as bar:
+        shown = bar.add_task("decoding", total=len(todo))
+        for task in _perform(todo, setting, count, end):
+            bar.update(shown, advance=1, description=task.title)
+    return sum(not store.of(task).exists() for task in todo)
+
+
+def _perform(todo: Sequence[Task], setting: Setting, count: int, end: float | None) -> Any:
+    """Each task when it is done."""
+    if count == 1:
+        worker = _Worker(setting)
+        for task in todo:
+            if end is not None and time.monotonic() > end:
+                return
+            worker.do(task)
+            yield task
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_start, initargs=(setting,)) as pool:
+        waiting, running = list(todo), dict[Future[None], Task]()
+        while waiting or running:
+            late = end is not None and time.monotonic() > end
+            while waiting and not late and len(running) < count:
+                ready = _next(waiting, running.values())
+                if ready is None:
+                    break
+                running[pool.submit(_do, ready)] = ready
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                future.result()
+                yield task
+
+
+def _next(waiting: list[Task], running: Any) -> Task | None:
+    """The first task that waits for none of the running ones."""
+    for i, task in enumerate(waiting):
+        needed = task.decode if isinstance(task, Job) and task.criterion != "written" else None
+        if needed is None or needed not in running:
+            return waiting.pop(i)
+    return None
+
+
+def _stderr() -> Any:
+    from rich.console import Console
+
+    return Console(stderr=True)
