@@ -1,0 +1,107 @@
+"""From a policy's configuration file to `order="learned"` in a translator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from anyorder import load
+from anyorder.models.folder import save_model
+from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.transformer import Architecture
+from anyorder.models.translation import Symbols
+from anyorder.policy import Policy
+from anyorder.training.checkpoint import read_log
+from anyorder.training.config import ConfigError
+from anyorder.training.learn_order import policy_config, task_of, train_policy
+from anyorder.training.rewards import edit_distance
+from anyorder.training.tokenizer import train_tokenizer
+
+CONFIG = """
+kind = "policy"
+name = "tiny"
+model = "{model}"
+direction = "b-a"
+valid_sentences = 4
+[data]
+languages = ["a", "b"]
+train = [{{ copy = 40, seed = 1 }}]
+valid = [{{ copy = 8, seed = 2 }}]
+[policy]
+method = "{method}"
+iterations = {iterations}
+generations = 3
+update_batch = 8
+updates = 2
+hidden = 8
+history = 2
+validate_every = 2
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An untrained model of the copy task, as a folder."""
+    folder = tmp_path_factory.mktemp("model") / "tiny"
+    letters = " ".join("abcdefghijklmnopqrst")
+    tokenizer = train_tokenizer([(letters, "a"), (letters, "b")], 300)
+    torch.manual_seed(0)
+    architecture = Architecture(len(tokenizer), 16, 1, 2, 16, 64, 2)
+    save_model(MaskedTranslation(architecture, Symbols(), ("a", "b")), folder)
+    tokenizer.save(folder / "tokenizer.json")
+    lengths = {str(n): {str(n): 1} for n in range(1, 30)}
+    (folder / "lengths.json").write_text(json.dumps({"a-b": lengths, "b-a": lengths}))
+    return folder
+
+
+def write(path: Path, model: Path, method: str = "ppo", iterations: int = 2) -> Path:
+    path.write_text(CONFIG.format(model=model, method=method, iterations=iterations))
+    return path
+
+
+def test_a_policy_is_trained_resumed_and_used(model: Path, tmp_path: Path) -> None:
+    config = policy_config(write(tmp_path / "p.toml", model))
+    assert config is not None
+    train_policy(config, tmp_path / "run")
+    longer = policy_config(write(tmp_path / "p.toml", model, iterations=4))
+    assert longer is not None
+    file = train_policy(longer, tmp_path / "run")
+    assert file.name == "policy-b-a.safetensors"
+    log = read_log(tmp_path / "run" / "log.jsonl")
+    assert [r["step"] for r in log] == [1, 2, 3, 4]
+    assert {"reward", "entropy", "clip fraction", "explained variance"} <= log[0].keys() and "validation" in log[3]
+    policy = Policy.load(file)
+    assert policy.about["direction"] == "b-a" and policy.about["method"] == "ppo"
+
+    (model / file.name).write_bytes(file.read_bytes())  # beside the model it is its learned order
+    translator = load(model)
+    text = translator.translate("a b c d", "a", order="learned").text
+    assert text == translator.translate("a b c d", "a", order=policy).text
+    with pytest.raises(ValueError, match="no learned order for a-b"):
+        translator.translate("a b c d", "b", order="learned")
+
+
+def test_episodes_are_canvases_of_the_references_length(model: Path, tmp_path: Path) -> None:
+    config = policy_config(write(tmp_path / "p.toml", model, "imitation"))
+    assert config is not None
+    task = task_of(config)
+    _, state, references = task.draw(5, torch.Generator().manual_seed(0))
+    assert torch.equal(state.masked, references != task.model.pad_id)
+    lengths = state.masked.sum(-1)
+    texts = [row[:n] for row, n in zip(references.tolist(), lengths.tolist(), strict=True)]
+    assert edit_distance(state, texts).tolist() == (-lengths).tolist()  # all masks: everything is wrong
+
+
+def test_other_files_are_left_to_others_and_mistakes_are_told(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "stages.toml").write_text('name = "x"\n')
+    assert policy_config(tmp_path / "stages.toml") is None
+    assert policy_config(tmp_path / "missing.toml") is None
+    wrong = write(tmp_path / "wrong.toml", model, "dqn")
+    with pytest.raises(ConfigError, match=r"wrong\.toml: no method 'dqn'"):
+        policy_config(wrong)
+    wrong.write_text(wrong.read_text().replace("dqn", "ppo").replace("updates = 2", "update = 2"))
+    with pytest.raises(ConfigError, match="no policy setting 'update'"):
+        policy_config(wrong)
