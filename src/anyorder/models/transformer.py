@@ -83,6 +83,8 @@ class Attention(nn.Module):
         self.heads, self.dropout = a.heads, a.attention_dropout
         self.qkv_lin = nn.Linear(a.dim, 3 * a.dim)
         self.out_lin = nn.Linear(a.dim, a.dim)
+        self.q_part: nn.Module | None = None
+        self.kv_part: nn.Module | None = None
 
     def project(self, x: Tensor, columns: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """x (N, L, D) → q, k, v, each (N, H, L, D/H); q only at `columns` (N, C) if they are given."""
@@ -90,10 +92,16 @@ class Attention(nn.Module):
         if columns is None:
             q, k, v = self.qkv_lin(x).view(N, L, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
             return q, k, v
-        weight, bias = self.qkv_lin.weight, self.qkv_lin.bias
-        q = F.linear(at_columns(x, columns), weight[:D], bias[:D]).view(N, -1, self.heads, D // self.heads)
-        k, v = F.linear(x, weight[D:], bias[D:]).view(N, L, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        return q.transpose(1, 2), k, v
+        q, kv = self._apart(at_columns(x, columns), x)
+        k, v = kv.view(N, L, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        return q.view(N, -1, self.heads, D // self.heads).transpose(1, 2), k, v
+
+    def _apart(self, queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The fused projection as two: queries (N, C, D) → (N, C, D), x (N, L, D) → keys and values (N, L, 2D)."""
+        if self.q_part is not None and self.kv_part is not None:  # another arithmetic (int8) keeps them apart
+            return self.q_part(queries), self.kv_part(x)
+        D, weight, bias = x.shape[-1], self.qkv_lin.weight, self.qkv_lin.bias
+        return F.linear(queries, weight[:D], bias[:D]), F.linear(x, weight[D:], bias[D:])
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """q (N, H, L, D/H) over k, v (N, H, S, D/H); `mask` broadcasts to (N, H, L, S), true where visible."""
@@ -180,6 +188,7 @@ class Transformer(nn.Module):
         self.layer_norm2 = nn.ModuleList(self._norm() for _ in range(a.layers))
         self.final_norm = self._norm() if a.norm == "pre" else nn.Identity()
         self.proj_bias = nn.Parameter(torch.zeros(a.vocabulary))  # the output's weight is `embeddings.weight`
+        self.head: nn.Module | None = None  # the output in another arithmetic (int8)
         self.dropout = Dropout(a.dropout)
         self.apply(self._initialise)
 
@@ -261,6 +270,9 @@ class Transformer(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(M, D) → (M, V)."""
+        if self.head is not None:
+            out: Tensor = self.head(hidden)
+            return out
         return F.linear(hidden, self.embeddings.weight, self.proj_bias)
 
 

@@ -1,0 +1,36 @@
+"""int8 is close to float32, and only asked-for positions are computed in it too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.int8 import to_int8
+from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.transformer import Architecture
+from anyorder.models.translation import Source, Symbols
+
+
+@pytest.mark.parametrize("kind", [MaskedTranslation, Autoregressive])
+def test_int8_is_close(kind: type) -> None:
+    torch.manual_seed(0)
+    model = kind(Architecture(200, 32, 2, 4, 64), Symbols(), ("de", "en")).eval()
+    rounded = to_int8(model)
+    source, tokens = torch.randint(5, 200, (4, 6)), torch.randint(5, 200, (4, 7))
+    with torch.inference_mode():
+        exact = model.logits(model.hidden(model.encode(Source(source, 0, 1)), tokens))
+        close = rounded.logits(rounded.hidden(rounded.encode(Source(source, 0, 1)), tokens))
+    error = (exact - close).abs().max()
+    assert 0 < error < 0.15 * exact.std()  # it is another arithmetic, and a close one
+
+
+def test_int8_reads_some_positions_only() -> None:
+    torch.manual_seed(0)
+    model = to_int8(MaskedTranslation(Architecture(200, 32, 2, 4, 64), Symbols(), ("de", "en")))
+    source, tokens = torch.randint(5, 200, (3, 6)), torch.full((3, 7), 4)
+    n, i = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 6])
+    with torch.inference_mode():
+        context = model.encode(Source(source, 0, 1))
+        some, whole = model.hidden_at(context, tokens, n, i), model.hidden(context, tokens)[n, i]
+    torch.testing.assert_close(some, whole, atol=0.05, rtol=0.05)  # another batch is rounded with another scale
