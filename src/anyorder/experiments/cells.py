@@ -175,12 +175,14 @@ class Store:
 
 def _uses(task: Job | Watch) -> set[str]:
     """Which of the files that `identify` names a task's result depends on."""
-    job = task if isinstance(task, Job) else None
-    order, direction = (task.order, task.direction) if job is None else (job.cell.order, job.cell.direction)
-    if job is not None and job.cell.causal:
+    if not isinstance(task, Job):
+        order, direction, ar = task.order, task.direction, False
+    elif task.cell.causal:
         return {"tokenizer", "ar"}
-    ar = {"ar"} if job is not None and job.criterion == "ar" else set()
-    return {"tokenizer", "model", "lengths", *ar} | ({f"policy-{direction}"} if order == "learned" else set())
+    else:
+        order, direction, ar = task.cell.order, task.cell.direction, task.criterion == "ar"
+    learned = {f"policy-{direction}"} if order == "learned" else set()
+    return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
 
 
 def identify(model: str) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,12 +25,11 @@ class Row:
     criterion: Criterion = "written"
     lengths: int | None = None  # choose among the likeliest so many; None: all that were decoded
 
-    def jobs(self, sentences: int) -> list[Job]:
-        """What must be done for the first `sentences`."""
-        starts = range(0, sentences, CHUNK)
-        jobs = [Job(self.cell, s, min(s + CHUNK, sentences)) for s in starts]
+    def jobs(self, sentences: int, size: int) -> list[Job]:
+        """What must be done for the first `sentences` (whole chunks) of a corpus of `size`."""
+        jobs = [Job(self.cell, s, min(s + CHUNK, size)) for s in range(0, min(sentences, size), CHUNK)]
         if self.criterion != "written":
-            jobs += [Job(j.cell, j.start, j.stop, self.criterion) for j in jobs]
+            jobs += [replace(job, criterion=self.criterion) for job in jobs]
         return jobs
 
 
@@ -68,8 +67,8 @@ class Measured:
 class Results:
     """Measured rows of a store, computed when asked for."""
 
-    def __init__(self, store: Store, data: Path, limit: int) -> None:
-        self.store, self.data, self.limit = store, data, limit
+    def __init__(self, store: Store, data: Path) -> None:
+        self.store, self.data = store, data
         self._corpora: dict[tuple[str, str], Corpus] = {}
         self._measured: dict[tuple[Row, int], Measured] = {}
 
@@ -79,16 +78,18 @@ class Results:
             self._corpora[key] = load_corpus(self.data, *key)
         return self._corpora[key]
 
-    def sentences(self, cell: Cell) -> int:
-        """How many there are to decode, at most."""
-        return min(self.limit, len(self.corpus(cell)))
+    def jobs(self, row: Row, sentences: int) -> list[Job]:
+        return row.jobs(sentences, len(self.corpus(row.cell)))
+
+    def _decodings(self, row: Row) -> list[Job]:
+        size = len(self.corpus(row.cell))
+        return Row(row.cell).jobs(size, size)
 
     def ready(self, row: Row) -> int:
         """How many of the first sentences are done."""
         done = 0
-        for job in Row(row.cell).jobs(self.sentences(row.cell)):
-            wanted = [job] if row.criterion == "written" else [job, Job(job.cell, job.start, job.stop, row.criterion)]
-            if not all(self.store.of(j).exists() for j in wanted):
+        for job in self._decodings(row):
+            if not all(self.store.of(j).exists() for j in {job, replace(job, criterion=row.criterion)}):
                 break
             done = job.stop
         return done
@@ -107,10 +108,9 @@ class Results:
         return self._measured[key]
 
     def _measure(self, row: Row, sentences: int) -> Measured:
-        whole = self.sentences(row.cell)
         texts: list[str] = []
         spent = Spent()
-        for job in Row(row.cell).jobs(whole):
+        for job in self._decodings(row):
             if job.start >= sentences:
                 break
             chunk = self.store.chunk(job)
@@ -118,7 +118,7 @@ class Results:
             spent += _share(chunk.candidates, chunk.spent, row.lengths)
             scores = [[c.written / c.length for c in some] for some in chunk.candidates]
             if row.criterion != "written":
-                scored = self.store.chunk(Job(job.cell, job.start, job.stop, row.criterion))
+                scored = self.store.chunk(replace(job, criterion=row.criterion))
                 assert scored is not None
                 scores = scored.scores
                 spent += _share(chunk.candidates, scored.spent, row.lengths)
@@ -148,8 +148,6 @@ def _share(candidates: Sequence[Sequence[Candidate]], spent: Spent, lengths: int
 
 def record(measured: Measured) -> dict[str, Any]:
     """A measured row as it is written to results.jsonl: its configuration, scores and costs (but no seconds)."""
-    from dataclasses import asdict
-
     q = measured.quality
     return {
         **asdict(measured.row.cell), "criterion": measured.row.criterion,

@@ -1,0 +1,237 @@
+"""Which cells the paper's tables consist of, and in which order they are worth decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from anyorder.experiments.cells import Cell, Criterion
+from anyorder.experiments.generations import Watch
+from anyorder.experiments.results import Results, Row
+from anyorder.experiments.runner import Task
+
+LINEAR = ("uniform", "left2right", "least2most", "easy-first", "learned", "tuned")
+CONSTANT = ("uniform", "left2right", "least2most", "easy-first", "hard-first", "learned")
+ADAPTIVE = ("least2most", "easy-first", "learned")  # orders worth clustering
+WATCHED = ("uniform", "left2right", "least2most", "easy-first", "learned")
+SETTINGS = (("1", "L"), ("4", "L"), ("4", "L*"), ("1", "2L"), ("4", "2L"))  # b, T; * is AR rescoring
+BUDGETS = (10, 20)
+COUNTS = ("L→1", "L→1*", "⌈L/T⌉")
+FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, positions)
+    ("easy-first, T = L", "easy-first", "L", None, 1, 1),
+    ("left2right, T = L", "left2right", "L", None, 1, 1),
+    ("easy-first, ⌈L/4⌉", "easy-first", 4, None, 1, 1),
+    ("easy-first, ⌈L/10⌉", "easy-first", 10, None, 1, 1),
+    ("least2most, L→1, T = 4", "least2most", 4, "anneal", 1, 1),
+    ("least2most, L→1, T = 10", "least2most", 10, "anneal", 1, 1),
+    ("mask-predict, T = 4", "mask-predict(4)", "L", None, 1, 1),
+    ("mask-predict, T = 10", "mask-predict(10)", "L", None, 1, 1),
+    ("margin, T = L", "margin", "L", None, 1, 1),
+    ("margin, ⌈L/4⌉", "margin", 4, None, 1, 1),
+    ("threshold 0.9", "confidence", "L", "threshold(0.9)", 1, 1),
+    ("threshold 0.6", "confidence", "L", "threshold(0.6)", 1, 1),
+    ("entropy bound 0.1", "entropy-bounded(0.1)", "L", None, 1, 1),
+    ("entropy bound 0.5", "entropy-bounded(0.5)", "L", None, 1, 1),
+    ("P2, T = 4", "path-planning(4)", "L", None, 1, 1),
+    ("P2, T = 10", "path-planning(10)", "L", None, 1, 1),
+    ("WINO 0.6/0.9", "wino(0.6, 0.9)", "L", None, 1, 1),
+    ("adaptive Gibbs, corrected, T = 20", "adaptive-gibbs(20)", "L", None, 1, 1),
+    ("easy-first, beam K = 4, K′ = 1", "easy-first", "L", None, 4, 1),
+    ("easy-first, beam K = 4, K′ = 2", "easy-first", "L", None, 4, 2),
+)
+QUICK_FRONTIER = ("easy-first, T = L", "threshold 0.6", "P2, T = 4", "WINO 0.6/0.9")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a report is about."""
+
+    main: str = "test_2016_flickr"  # the test set of the paper's tables
+    others: tuple[str, ...] = ("tatoeba-test",)
+    val: str = "val"
+    directions: tuple[str, ...] = ("de-en", "en-de")
+    learned: frozenset[str] = frozenset()  # directions that have a policy
+    tuned: dict[str, str] = field(default_factory=dict)  # direction → order found by `anyorder tune`
+    autoregressive: bool = True  # is there a baseline?
+    criterion: Criterion = "written"  # how one of the length candidates is chosen
+    limit: int = 100  # sentences of the paper's tables
+    headline: int = 1000  # sentences of the headline table
+    seeds: int = 3  # of the uniform order
+    quick: bool = False
+
+    def order(self, name: str, direction: str) -> str | None:
+        """The order that a column stands for in a direction; None if there is none."""
+        if name == "learned":
+            return name if direction in self.learned else None
+        return self.tuned.get(direction) if name == "tuned" else name
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of Table 1."""
+        if self.quick:
+            return ("uniform", "left2right", "easy-first")
+        return tuple(name for name in LINEAR if any(self.order(name, d) for d in self.directions))
+
+    @property
+    def constant_columns(self) -> tuple[str, ...]:
+        if self.quick:
+            return ("uniform", "least2most", "easy-first")
+        return tuple(name for name in CONSTANT if any(self.order(name, d) for d in self.directions))
+
+    @property
+    def settings(self) -> tuple[tuple[str, str], ...]:
+        """Those of Table 1 that can be measured."""
+        some = SETTINGS[:1] + SETTINGS[2:3] if self.quick else SETTINGS
+        return some if self.autoregressive else tuple(s for s in some if "*" not in s[1])
+
+    @property
+    def budgets(self) -> tuple[int, ...]:
+        return BUDGETS[:1] if self.quick else BUDGETS
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        return COUNTS if self.autoregressive else tuple(c for c in COUNTS if "*" not in c)
+
+
+def baseline(scope: Scope, direction: str, beam: int, corpus: str | None = None) -> Row | None:
+    """The autoregressive model."""
+    if not scope.autoregressive:
+        return None
+    return Row(Cell(corpus or scope.main, direction, "autoregressive", beam=beam, lengths=1))
+
+
+def linear(scope: Scope, direction: str, order: str, beam: str, steps: str, seed: int = 0) -> Row | None:
+    """An entry of Table 1."""
+    name = scope.order(order, direction)
+    if name is None:
+        return None
+    star = steps.endswith("*")
+    cell = Cell(scope.main, direction, name, steps.rstrip("*"), beam=int(beam), seed=seed)
+    return Row(cell, "ar" if star else scope.criterion)
+
+
+def constant(scope: Scope, direction: str, order: str, budget: int, count: str) -> Row | None:
+    """An entry of Table 3."""
+    name = scope.order(order, direction)
+    if name is None:
+        return None
+    cell = Cell(scope.main, direction, name, budget, "anneal" if count.startswith("L→1") else None)
+    return Row(cell, "ar" if count.endswith("*") else scope.criterion)
+
+
+def lengths(scope: Scope, direction: str) -> dict[str, Row]:
+    """The entries of Table 2."""
+    cell = Cell(scope.val, direction, "easy-first")
+    gold = Row(replace(cell, gold=True, lengths=1), scope.criterion)
+    return {"gold": gold} | {str(n): Row(cell, scope.criterion, n) for n in (1, 2, 3, 4)}
+
+
+def criteria(scope: Scope, direction: str) -> dict[str, Row]:
+    """How the choice among the length candidates matters (easy-first, on val)."""
+    cell = Cell(scope.val, direction, "easy-first")
+    some: list[Criterion] = ["written", "pll", "ar"] if scope.autoregressive else ["written", "pll"]
+    return {criterion: Row(cell, criterion) for criterion in some}
+
+
+def frontier(scope: Scope, direction: str) -> dict[str, Row]:
+    """Quality against passes, of what the paper could not have."""
+    names = {name: Cell(scope.main, direction, order, steps, count, beam, positions)
+             for name, order, steps, count, beam, positions in FRONTIER
+             if not scope.quick or name in QUICK_FRONTIER}  # fmt: skip
+    return {name: Row(cell, scope.criterion) for name, cell in names.items()}
+
+
+def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
+    """The first table: the baseline, and the paper's strategies at T = L and T = 10."""
+    here = replace(scope, main=corpus)
+    rows: dict[str, Row | None] = {}
+    for beam in (1,) if scope.quick else (1, 5):
+        rows[f"autoregressive, beam {beam}" if beam > 1 else "autoregressive, greedy"] = baseline(here, direction, beam)
+    for order in scope.columns:
+        rows[f"{order}, T = L"] = linear(here, direction, order, "1", "L")
+    if scope.autoregressive and not scope.quick:
+        for order in ("left2right", "easy-first", "learned"):
+            rows[f"{order}, T = L, AR rescoring"] = linear(here, direction, order, "1", "L*")
+    rows["easy-first, T = 10, ⌈L/T⌉"] = constant(here, direction, "easy-first", 10, "⌈L/T⌉")
+    rows["least2most, T = 10, L→1"] = constant(here, direction, "least2most", 10, "L→1")
+    if scope.autoregressive:
+        rows["least2most, T = 10, L→1, AR rescoring"] = constant(here, direction, "least2most", 10, "L→1*")
+    return {name: row for name, row in rows.items() if row is not None}
+
+
+def watches(scope: Scope) -> list[Watch]:
+    """Generations to watch, for orders, energies and samples (on val, as the paper's)."""
+    orders = ("uniform", "easy-first") if scope.quick else WATCHED
+    return [
+        Watch(scope.val, direction, name, 0, min(100, scope.limit))
+        for direction in scope.directions
+        for order in orders
+        if (name := scope.order(order, direction)) is not None
+    ]
+
+
+# ---------------------------------------------------------------- what to do first
+
+
+def schedule(scope: Scope, results: Results) -> list[Task]:
+    """All tasks of a report, the most important first."""
+    first = [d for d in scope.directions]
+    main = _linear_rows(scope, [s for s in scope.settings if s[0] == "1" and s[1] == "L"])
+    beams = _linear_rows(scope, [s for s in scope.settings if s[0] == "4" and s[1] != "2L"])
+    twice = _linear_rows(scope, [s for s in scope.settings if s == ("1", "2L")])
+    widest = _linear_rows(scope, [s for s in scope.settings if s == ("4", "2L")])
+    tables = [*_baselines(scope), *main, *_constant_rows(scope, scope.budgets[:1])]
+    tables += [row for d in first for row in lengths(scope, d).values()]
+    deep = [row for corpus in (scope.main, *scope.others) for d in first for row in _deep(scope, corpus, d)]
+    out: list[Task] = [*_jobs(results, tables, scope.limit), *watches(scope)]
+    out += _jobs(results, beams, scope.limit)
+    out += _jobs(results, deep, scope.headline)
+    out += _jobs(results, [r for d in first[:1] for r in frontier(scope, d).values()], scope.limit)
+    out += _jobs(results, [*twice, *(r for d in first for r in criteria(scope, d).values())], scope.limit)
+    out += _jobs(results, _constant_rows(scope, scope.budgets[1:]), scope.limit)
+    out += _jobs(results, [r for d in first[1:] for r in frontier(scope, d).values()], scope.limit)
+    out += _jobs(results, widest, scope.limit)
+    for corpus in (scope.main, *scope.others):
+        for d in first:
+            out += _jobs(results, list(headline(scope, corpus, d).values()), scope.headline)
+    return list(dict.fromkeys(out))
+
+
+def _jobs(results: Results, rows: list[Row], sentences: int) -> Iterator[Task]:
+    """Chunk by chunk, all rows at once, so that they can be compared early."""
+    every = [results.jobs(row, sentences) for row in rows]
+    for start in sorted({job.start for jobs in every for job in jobs}):
+        yield from (job for jobs in every for job in jobs if job.start == start)
+
+
+def _baselines(scope: Scope) -> list[Row]:
+    beams = (1,) if scope.quick else (1, 4)
+    return [row for d in scope.directions for b in beams if (row := baseline(scope, d, b)) is not None]
+
+
+def _linear_rows(scope: Scope, settings: list[tuple[str, str]]) -> list[Row]:
+    rows = []
+    for beam, steps in settings:
+        for direction in scope.directions:
+            for order in scope.columns:
+                seeds = scope.seeds if order == "uniform" and (beam, steps) == ("1", "L") else 1
+                rows += [linear(scope, direction, order, beam, steps, seed) for seed in range(seeds)]
+    return [row for row in rows if row is not None]
+
+
+def _constant_rows(scope: Scope, budgets: tuple[int, ...]) -> list[Row]:
+    rows = [
+        constant(scope, direction, order, budget, count)
+        for budget in budgets
+        for direction in scope.directions
+        for count in scope.counts
+        for order in scope.constant_columns
+    ]
+    return [row for row in rows if row is not None]
+
+
+def _deep(scope: Scope, corpus: str, direction: str) -> list[Row]:
+    """The rows of the headline table that answer its question: is the best strategy as good as the baseline?"""
+    rows = headline(scope, corpus, direction)
+    wanted = ("autoregressive", "left2right, T = L", "easy-first, T = L", "learned, T = L", "least2most, T = 10")
+    return [row for name, row in rows.items() if name.startswith(wanted)]

@@ -1,0 +1,258 @@
+"""The paper's tables from measured rows: a grid of BLEU like the paper's, and a list with costs and significance."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from anyorder.experiments import grid
+from anyorder.experiments.evaluate import LEVEL
+from anyorder.experiments.grid import Scope
+from anyorder.experiments.published import COMPARISON
+from anyorder.experiments.results import Measured, Results, Row
+
+MISSING = "·"  # not measured yet
+ARROW = {"de-en": "De→En", "en-de": "En→De"}
+DETAILS = ("BLEU", "chrF", "tok. BLEU", "passes", "head rows", "Δ best", "p")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows and columns, with what it says."""
+
+    header: list[str]
+    rows: list[list[str]]
+    caption: str = ""
+
+
+def title(direction: str) -> str:
+    return ARROW.get(direction, direction)
+
+
+def score(measured: Measured | None) -> str:
+    return MISSING if measured is None else f"{measured.quality.bleu:.2f}"
+
+
+# ---------------------------------------------------------------- with costs
+
+
+def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> Table:
+    """Every row with all scores, what it cost a sentence, and its difference from the best row with p.
+
+    Rows are compared over the sentences that all of them have.
+    """
+    sentences = results.common(rows.values())
+    found = {name: results.measure(row, sentences) for name, row in rows.items()}
+    done = [m for m in found.values() if m is not None]
+    best = max(done, key=lambda m: m.quality.bleu, default=None)
+    out = []
+    for name, m in found.items():
+        if m is None or best is None:
+            out.append([*name, *[MISSING] * len(DETAILS)])
+            continue
+        q = m.quality
+        tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
+        cells = [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}"]
+        difference = None if m is best else results.compare([(m.row, best.row)], sentences)
+        tail = ["best", ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
+        out.append([*name, *cells, *tail])
+    return Table([*names, *DETAILS], out, f"{sentences} sentences.")
+
+
+def headline(results: Results, scope: Scope, corpus: str) -> Table:
+    """Each row over as many sentences as it has, beside the baseline's beam over the same ones."""
+    out = []
+    for direction in scope.directions:
+        reference = grid.baseline(scope, direction, 1 if scope.quick else 5, corpus)
+        for name, row in grid.headline(scope, corpus, direction).items():
+            sentences = results.ready(row)
+            m = results.measure(row, sentences)
+            if m is None:
+                out.append([title(direction), name, *[MISSING] * 8])
+                continue
+            q = m.quality
+            against = None
+            if reference is not None and row != reference:
+                against = results.compare([(row, reference)], sentences)
+            tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
+            tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
+            cells = [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}"]
+            out.append([title(direction), name, str(sentences), *cells, *tail])
+    beam = "greedy" if scope.quick else "beam 5"
+    header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
+    return Table(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
+
+
+# ---------------------------------------------------------------- as in the paper
+
+
+def linear_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
+    """Every entry of Table 1 in one direction, by (b, T, order)."""
+    out: dict[tuple[str, ...], Row] = {}
+    for beam in ("1",) if scope.quick else ("1", "4"):
+        if (row := grid.baseline(scope, direction, int(beam))) is not None:
+            out[beam, "L", "autoregressive"] = row
+    for beam, steps in scope.settings:
+        for order in scope.columns:
+            if (entry := grid.linear(scope, direction, order, beam, steps)) is not None:
+                out[beam, steps, order] = entry
+    return out
+
+
+def table1(results: Results, scope: Scope) -> Table:
+    """Linear time: BLEU by beam, steps and order."""
+    out, counts = [], []
+    for direction in scope.directions:
+        rows = linear_rows(scope, direction)
+        sentences = results.common(rows.values())
+        counts.append(sentences)
+        found = {key: results.measure(row, sentences) for key, row in rows.items()}
+        marks = _marks(results, {k: m for k, m in found.items() if m is not None and k[2] != "autoregressive"})
+        for beam, steps in scope.settings:
+            line = [
+                title(direction),
+                beam,
+                steps,
+                score(found.get((beam, steps, "autoregressive"))) if steps == "L" else "–",
+            ]
+            for order in scope.columns:
+                key = (beam, steps, order)
+                text = score(found[key]) if key in found else "–"
+                if order == "uniform" and (beam, steps) == ("1", "L"):
+                    text = _spread(results, scope, direction, sentences) or text
+                line.append(marks.get(key, "{}").format(text))
+            out.append(line)
+    header = ["", "b", "T", "Autoregressive", *(c.capitalize() for c in scope.columns)]
+    return Table(header, out, _caption(scope, counts))
+
+
+def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> str | None:
+    """Mean ± standard deviation of the uniform order over its seeds."""
+    rows = [grid.linear(scope, direction, "uniform", "1", "L", seed) for seed in range(scope.seeds)]
+    values = [m.quality.bleu for r in rows if r is not None and (m := results.measure(r, sentences)) is not None]
+    if len(values) < 2:
+        return None
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def table2(results: Results, scope: Scope) -> Table:
+    """Length candidates."""
+    out, counts = [], []
+    for direction in scope.directions:
+        rows = grid.lengths(scope, direction)
+        sentences = results.common(rows.values())
+        counts.append(sentences)
+        found = {name: results.measure(row, sentences) for name, row in rows.items()}
+        passes = {name: "" if m is None else f" ({m.passes:.0f})" for name, m in found.items()}
+        out.append([title(direction), *(score(m) + passes[name] for name, m in found.items())])
+    header = ["", "Gold", "1", "2", "3", "4"]
+    many = " and ".join(str(n) for n in dict.fromkeys(counts))
+    return Table(header, out, f"BLEU (passes a sentence) of easy-first on {scope.val}, {many} sentences.")
+
+
+def table3(results: Results, scope: Scope) -> Table:
+    """Constant time."""
+    out, counts = [], []
+    for direction in scope.directions:
+        rows = constant_rows(scope, direction)
+        sentences = results.common(rows.values())
+        counts.append(sentences)
+        found = {key: results.measure(row, sentences) for key, row in rows.items()}
+        marks = _marks(results, {k: m for k, m in found.items() if m is not None})
+        for budget in scope.budgets:
+            for count in scope.counts:
+                keys = [(str(budget), count, order) for order in scope.constant_columns]
+                texts = [score(found[k]) if k in found else "–" for k in keys]
+                marked = [marks.get(k, "{}").format(t) for k, t in zip(keys, texts, strict=True)]
+                out.append([title(direction), str(budget), count, *marked])
+    return Table(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
+
+
+def constant_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
+    """Every entry of Table 3 in one direction, by (T, o_t, order)."""
+    out: dict[tuple[str, ...], Row] = {}
+    for budget in scope.budgets:
+        for count in scope.counts:
+            for order in scope.constant_columns:
+                if (row := grid.constant(scope, direction, order, budget, count)) is not None:
+                    out[str(budget), count, order] = row
+    return out
+
+
+def _marks(results: Results, found: Mapping[tuple[str, ...], Measured]) -> dict[tuple[str, ...], str]:
+    """The best entry bold; a ° at those that are not significantly worse than it."""
+    if not found:
+        return {}
+    best = max(found, key=lambda k: found[k].quality.bleu)
+    marks = {best: "**{}**"}
+    for key, m in found.items():
+        if key != best:
+            d = results.compare([(m.row, found[best].row)], len(m.texts))
+            if d is not None and d.p >= LEVEL:
+                marks[key] = "{}°"
+    return marks
+
+
+def _caption(scope: Scope, counts: Iterable[int]) -> str:
+    many = " and ".join(str(n) for n in dict.fromkeys(counts))
+    return (
+        f"BLEU on {scope.main}, the first {many} sentences, 4 length candidates. \\* is rescoring by the "
+        f"autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, p ≥ {LEVEL}); "
+        f"{MISSING}: not measured yet."
+    )
+
+
+def comparison(results: Results, scope: Scope) -> Table:
+    """The appendix's table: published rows as given, ours below them."""
+    out = [[name, *("–" if v is None else f"{v:.2f}" for v in values), "WMT'14"] for name, *values in COMPARISON]
+    ours = {"AR, beam 4 (here)" if not scope.quick else "AR, greedy (here)": "ar"}
+    for budget in scope.budgets:
+        ours |= {f"Constant-time {budget} iterations (here)": f"{budget}/L→1"}
+        if scope.autoregressive:
+            ours |= {f"Constant-time {budget} iterations (+AR Rescoring, here)": f"{budget}/L→1*"}
+    for name, what in ours.items():
+        cells = [_ours(results, scope, direction, what) for direction in ("en-de", "de-en")]
+        out.append([name, *cells, scope.main])
+    return Table(
+        ["Model", "En→De", "De→En", "Data"], out, "Least2most, L→1. Rows of different data cannot be compared."
+    )
+
+
+def _ours(results: Results, scope: Scope, direction: str, what: str) -> str:
+    if direction not in scope.directions:
+        return "–"
+    if what == "ar":
+        row = grid.baseline(scope, direction, 1 if scope.quick else 4)
+    else:
+        budget, count = what.split("/")
+        row = grid.constant(scope, direction, "least2most", int(budget), count)
+    return "–" if row is None else score(results.measure(row, results.ready(row)))
+
+
+def criteria(results: Results, scope: Scope) -> Table:
+    """Choosing among the length candidates by different criteria."""
+    out = []
+    for direction in scope.directions:
+        rows = grid.criteria(scope, direction)
+        sentences = results.common(rows.values())
+        out.append([title(direction), *(score(results.measure(row, sentences)) for row in rows.values())])
+    header = ["", *grid.criteria(scope, scope.directions[0])]
+    return Table(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
+
+
+def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
+    return {(name,): row for name, row in grid.frontier(scope, direction).items()}
+
+
+def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
+    """Seconds of one thread a sentence, as measured while decoding: not part of the tables, as they never repeat."""
+    out = []
+    for row in dict.fromkeys(rows):
+        m = results.measure(row, results.ready(row))
+        if m is not None:
+            c = row.cell
+            how = [c.order, c.count or "", f"T={c.steps}", f"b={c.beam}", f"seed {c.seed}", row.criterion]
+            out.append([c.corpus, title(c.direction), *how, str(len(m.texts)), f"{m.seconds:.3f}"])
+    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds a sentence"]
+    return Table(header, out, "CPU seconds of one thread.")
