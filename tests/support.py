@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
@@ -101,3 +102,23 @@ def each_alone(context: Key, state: State) -> Iterator[tuple[Key, State]]:
         length = int((state.tokens[r] != state.pad_id).sum())
         one = begin(state.tokens[row, :length], state.mask_id, state.pad_id, seed=state.seed[row])
         yield context.take(row), one
+
+
+MASK, PAD = 9, 10
+
+
+def blank(*rows: str) -> State:
+    """'_' is open and masked, 'x' open and written, '.' fixed, ' ' padding."""
+    code = {"_": MASK, "x": 1, ".": 2, " ": PAD}
+    tokens = torch.tensor([[code[c] for c in row] for row in rows])
+    return begin(tokens, MASK, PAD, open=torch.tensor([[c in "_x" for c in row] for row in rows]))
+
+
+ROWS = st.lists(st.text("_x. ", min_size=1, max_size=9), min_size=1, max_size=4)
+
+
+def tidy(rows: list[str]) -> list[str]:
+    """Padding only at ends, every row with something open, one width."""
+    rows = [r.replace(" ", "") + "_" for r in rows]
+    width = max(map(len, rows))
+    return [r.ljust(width) for r in rows]

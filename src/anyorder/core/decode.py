@@ -94,14 +94,14 @@ def step(
     """
     c, edit = decoder.coordinates, decoder.edit
     look = partial(reader.look, context)
-    region = c.among.candidates(state)
+    left = state.masked & torch.as_tensor(last, device=state.tokens.device).reshape(-1, 1)
     judged = state.view
     if c.reads and judged is None:
-        at = state.open if edit.reads or c.reuse else region
+        at = state.open if edit.reads or c.reuse else c.among.candidates(state) | left
         judged = look(state, at, reads=c.reads | edit.reads, conditionals=c.conditionals, top=top)
     blank = View(state.tokens, state.logp)
     z, logz = c.choose(state, blank if judged is None else judged)
-    z = z | (state.masked & torch.as_tensor(last, device=z.device).reshape(-1, 1))
+    z = z | left
 
     if judged is None or state.view is not None:  # a view kept from the step before has no draws of this step
         at = state.open if edit.reads or c.reuse else z
@@ -165,7 +165,7 @@ def unroll(
             budget = None if budget is None else budget[keep]
         if not len(rows):
             return
-        last = False if budget is None else budget == state.step + 1
+        last = False if budget is None or decoder.symbols.may_mask else budget == state.step + 1
         with torch.inference_mode():
             taken = step(reader, context, state, decoder, last, alternatives)
         yield taken._replace(rows=rows)

@@ -1,0 +1,220 @@
+"""Every recipe: through one protocol, at its cost, and the named special cases against ten lines each."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from support import Hashed, each_alone, masks, sentences
+
+from anyorder.core import Cost, Decoder, NoContext, decode, unroll
+from anyorder.models.table import Table
+from anyorder.recipes import (
+    STRATEGIES,
+    annealed,
+    autoregressive,
+    constant_time,
+    every,
+    fast_dllm,
+    klass,
+    llada,
+    mask_predict,
+    refinement,
+    semi_autoregressive,
+    two_pass,
+)
+
+T, K, L = 4, 3, 8
+RECIPES = every(T, K) | {f"two passes of {name}": two_pass(d) for name, d in STRATEGIES.items()}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_protocol(name: str) -> None:
+    """Nothing masked is left, the same run is the same, rows do not mix, and the steps add up to the result."""
+    model, decoder = Hashed(), RECIPES[name]
+    context, state = sentences(model, [5, 8, 1, 3])
+    result = decode(model, context, state, decoder)
+    assert not (result.tokens == model.mask_id).any()
+    assert torch.equal(result.tokens == model.pad_id, state.tokens == model.pad_id)
+    again = decode(model, context, state, decoder)
+    assert torch.equal(result.tokens, again.tokens) and torch.equal(result.score, again.score)
+    for r, (own, one) in enumerate(each_alone(context, state)):
+        alone = decode(model, own, one, decoder)
+        assert torch.equal(alone.tokens[0], result.tokens[r, : alone.tokens.shape[1]])
+        assert torch.equal(alone.score[0], result.score[r]) and alone.steps[0] == result.steps[r]
+    total, score = torch.zeros(4, dtype=torch.int64), state.score.clone()
+    for step in unroll(model, context, state, decoder):
+        assert not (step.z & ~step.before.open).any()
+        changed = step.before.tokens != step.state.tokens
+        taken_back = step.state.tokens == model.mask_id
+        assert not (changed & ~step.z & ~taken_back).any()
+        total[step.rows] += 1
+        score[step.rows] += step.logz + torch.where(step.z, step.view.logp, 0.0).sum(-1)
+    assert torch.equal(total, result.steps)
+    torch.testing.assert_close(score, result.score)
+
+
+# ---------------------------------------------------------------- what each costs
+
+# (forward passes, canvas rows, head rows) of one canvas of L = 8 on a random joint of 8 binary symbols; T = 4, k = 3
+COSTS = {
+    "uniform": (8, 8, 8),
+    "left2right": (8, 8, 8),
+    "right2left": (8, 8, 8),
+    "least2most": (8, 8, 36),
+    "easy-first": (8, 8, 36),
+    "hard-first": (8, 8, 36),
+    "confidence": (8, 8, 36),
+    "margin": (8, 8, 36),
+    "semi-autoregressive": (3, 3, 8),
+    "refinement": (4, 4, 32),
+    "gibbs": (4, 4, 9),
+    "adaptive-gibbs": (8, 8, 47),
+    "annealed": (4, 4, 32),
+    "constant-time": (4, 4, 20),
+    "mask-predict": (4, 4, 20),
+    "llada": (4, 4, 20),
+    "fast-dllm": (7, 7, 35),
+    "fast-dllm-factor": (5, 5, 25),
+    "entropy-bounded": (7, 7, 35),
+    "klass": (8, 8, 36),
+    "dilated-groups": (4, 4, 8),
+    "path-planning": (4, 4, 32),
+    "remdm": (3, 3, 8),
+    "wino": (8, 28, 41),
+    "two passes of uniform": (16, 16, 16),
+    "two passes of left2right": (16, 16, 16),
+    "two passes of right2left": (16, 16, 16),
+    "two passes of least2most": (24, 24, 108),
+    "two passes of easy-first": (24, 24, 108),
+    "two passes of hard-first": (24, 24, 108),
+    "two passes of confidence": (24, 24, 108),
+    "two passes of margin": (24, 24, 108),
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_costs(name: str) -> None:
+    table = Table(L, 2)
+    cost = decode(table, NoContext(), masks(table, L), RECIPES[name]).cost
+    assert (cost.forwards, cost.canvases, cost.head_rows) == COSTS[name]
+
+
+def test_the_meter_tells_the_truth() -> None:
+    for decoder in (STRATEGIES["easy-first"], annealed(T), RECIPES["wino"], RECIPES["adaptive-gibbs"]):
+        model = Hashed()
+        context, state = sentences(model, [5, 8, 1])
+        cost = decode(model, context, state, decoder).cost
+        assert cost.canvases == model.rows
+        assert cost.head_rows == model.head_rows - 1  # one more row once, to learn the vocabulary's size
+    model = Hashed()
+    context, state = sentences(model, [5, 8, 1])
+    assert decode(model, context, state, STRATEGIES["left2right"]).cost == Cost(8, 14, 14)
+    assert model.calls == 8
+
+
+# ---------------------------------------------------------------- the special cases, ten lines each
+
+
+def greedy(model: Hashed, y: list[int], at: list[int]) -> list[int]:
+    return [int(model.log_p(y, i).argmax()) if i in at else v for i, v in enumerate(y)]
+
+
+def confidences(model: Hashed, y: list[int]) -> dict[int, float]:
+    return {i: float(model.log_p(y, i).max()) for i, v in enumerate(y) if v == model.mask_id}
+
+
+def run(model: Hashed, length: int, decoder: Decoder) -> list[int]:
+    tokens = decode(model, NoContext(), masks(model, length, dtype=torch.float64), decoder).tokens[0]
+    return tokens.tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_autoregressive(seed: int) -> None:
+    model, eos, longest = Hashed(5, causal=True, seed=seed), 0, 12
+    y: list[int] = []
+    while len(y) < longest and eos not in y:
+        y.append(int(model.log_p([*y, model.mask_id], len(y)).argmax()))
+    found = run(model, longest, autoregressive(longest, eos))
+    assert found == y + [model.pad_id] * (longest - len(y))
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 8])
+def test_semi_autoregressive(k: int) -> None:
+    model, y = Hashed(), [Hashed().mask_id] * 7
+    for start in range(0, 7, k):
+        y = greedy(model, y, list(range(start, min(start + k, 7))))
+    assert run(model, 7, semi_autoregressive(k)) == y
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_refinement(steps: int) -> None:
+    model, y = Hashed(), [Hashed().mask_id] * 6
+    for _ in range(steps):
+        y = greedy(model, y, list(range(6)))
+    assert run(model, 6, refinement(steps)) == y
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 10])
+def test_mask_predict(steps: int) -> None:
+    model, length = Hashed(), 7
+    y, p = [model.mask_id] * length, [0.0] * length
+    for t in range(steps):
+        n = max(1, length * (steps - t) // steps)
+        again = sorted(range(length), key=lambda i: p[i])[:n]  # the least probable when they were written
+        hidden = [model.mask_id if i in again else v for i, v in enumerate(y)]
+        y = greedy(model, hidden, again)
+        p = [float(model.log_p(hidden, i).max()) if i in again else p[i] for i in range(length)]
+    assert run(model, length, mask_predict(steps)) == y
+
+
+@pytest.mark.parametrize(("steps", "size"), [(2, 4), (3, 5), (1, 3), (4, 32)])
+def test_llada(steps: int, size: int) -> None:
+    model, length = Hashed(), 10
+    y = [model.mask_id] * length
+    for start in range(0, length, size):
+        n = min(size, length - start)
+        for t in range(steps):
+            k = n // steps + (t < n % steps)
+            c = {i: v for i, v in confidences(model, y).items() if start <= i < start + size}
+            y = greedy(model, y, sorted(c, key=lambda i: -c[i])[:k])
+    assert run(model, length, llada(steps, size)) == y
+
+
+def test_fast_dllm() -> None:
+    model, length, size, bar = Hashed(), 10, 4, 0.7
+    y, passes = [model.mask_id] * length, 0
+    for start in range(0, length, size):
+        while c := {i: v for i, v in confidences(model, y).items() if start <= i < start + size}:
+            y = greedy(model, y, [i for i in c if math.exp(c[i]) >= bar] or [max(c, key=lambda i: c[i])])
+            passes += 1
+    assert run(model, length, fast_dllm(bar, size)) == y
+    assert passes < length
+
+
+def test_klass() -> None:
+    model, length, history = Hashed(3, sharpness=1.0), 9, 2
+    y, before, calm = [model.mask_id] * length, {}, dict.fromkeys(range(length), 0)
+    while model.mask_id in y:
+        p = {i: model.log_p(y, i) for i, v in enumerate(y) if v == model.mask_id}
+        for i in p:
+            moved = float((p[i].exp() * (p[i] - before[i])).sum()) if before else math.inf
+            calm[i] = calm[i] + 1 if moved < 0.8 else 0
+        ready = [i for i in p if calm[i] >= history and float(p[i].max().exp()) > 0.4]
+        y, before = greedy(model, y, ready or [max(p, key=lambda i: float(p[i].max()))]), p
+    assert run(model, length, klass(0.4, 0.8, history)) == y
+
+
+def test_constant_time_easy_first() -> None:
+    model, length, steps = Hashed(), 7, 3
+    y = [model.mask_id] * length
+    while model.mask_id in y:
+        phi = {}
+        for i, v in enumerate(y):
+            if v == model.mask_id:
+                whole = model.logits(model.hidden(NoContext(), torch.tensor([y]))[0, i : i + 1])[0].double()
+                p = model.log_p(y, i)
+                phi[i] = float((p.exp() * p).sum() - whole.log_softmax(-1)[model.mask_id])
+        y = greedy(model, y, sorted(phi, key=lambda i: -phi[i])[: math.ceil(length / steps)])
+    assert run(model, length, constant_time(steps)) == y
