@@ -100,35 +100,43 @@ def load_diffusion_lm(
     shifted: bool | None = None,
     mask_id: int | None = None,
     dtype: torch.dtype = torch.float32,
-    trust_remote_code: bool = False,
 ) -> DiffusionLM:
-    """A diffusion LM and its tokenizer from a local folder or a hub name.
+    """A diffusion LM and its tokenizer from a local folder or a hub name. No code from there is ever run.
 
-    LLaDA and Dream keep their model code beside their weights: it runs only with `trust_remote_code=True`.
+    A model that keeps its code beside its weights (LLaDA and Dream do) you load yourself, where you trust it, and give
+    to `wrap_diffusion_lm`.
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(path_or_name)
     try:
-        config = AutoConfig.from_pretrained(where, trust_remote_code=trust_remote_code)
-        own_code = getattr(config, "auto_map", None) or {}
-        kind = AutoModel if own_code and "AutoModelForCausalLM" not in own_code else AutoModelForCausalLM
-        loaded: Any = kind.from_pretrained(
-            where, config=config, dtype=dtype, output_loading_info=True, trust_remote_code=trust_remote_code
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            where, dtype=dtype, output_loading_info=True, trust_remote_code=False
         )
-        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=trust_remote_code)
-    except Exception as error:  # missing, damaged, code that is not trusted …: as many types as causes
-        raise ModelError(f"cannot load a diffusion LM from {where}: {first_line(error)}") from error
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+    except Exception as error:  # missing, damaged, code of its own …: as many types as causes
+        raise ModelError(
+            f"cannot load a diffusion LM from {where}: {first_line(error)} (if it needs code of its own, load it "
+            "yourself and use anyorder.models.diffusion_lm.wrap_diffusion_lm)"
+        ) from error
     model, found = loaded
     if found["missing_keys"]:
         raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
+    return wrap_diffusion_lm(model, tokenizer, shifted=shifted, mask_id=mask_id)
+
+
+def wrap_diffusion_lm(
+    model: Any, tokenizer: Any, *, shifted: bool | None = None, mask_id: int | None = None
+) -> DiffusionLM:
+    """A diffusion LM that is loaded already, with its tokenizer."""
+    config = model.config
     candidates = (mask_id, getattr(config, "mask_token_id", None), tokenizer.mask_token_id)
     mask = next((i for i in candidates if i is not None), None)
     if mask is None:
-        raise ModelError(f"neither the config nor the tokenizer in {where} names a mask symbol: give mask_id")
+        raise ModelError("neither the model's config nor its tokenizer names a mask symbol: give mask_id")
     pad = next((i for i in (tokenizer.pad_token_id, config.pad_token_id) if i is not None), None)
     if pad is None:
-        raise ModelError(f"neither the tokenizer nor the config in {where} names a padding symbol")
+        raise ModelError("neither the tokenizer nor the model's config names a padding symbol")
     size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
     special = {*tokenizer.all_special_ids, *range(len(tokenizer), size)} - {tokenizer.eos_token_id}
     dream = "dream" in str(config.model_type).lower()
