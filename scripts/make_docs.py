@@ -1,0 +1,92 @@
+"""Write what is generated in the docs: docs/commands.md from the commands, tables of the README from docs/results.
+
+python scripts/make_docs.py            write
+python scripts/make_docs.py --check    say what is stale, and fail
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from anyorder.cli import build, commands
+
+ROOT = Path(__file__).parents[1]
+QUICK = ("translate", "fill", "infill", "generate", "score", "models")  # their examples are run by tests/test_docs.py
+TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def command_page() -> str:
+    """All commands as Markdown."""
+    program: Any = typer.main.get_command(build(commands()))
+    parts = ["# Commands", "Generated from `anyorder --help` by `scripts/make_docs.py`."]
+    for name in commands():
+        parts += _command(name, program.commands[name])
+    return "\n\n".join(parts) + "\n"
+
+
+def _command(name: str, command: Any) -> list[str]:
+    text = inspect.cleandoc(command.help or "")
+    text = re.sub(r"^Example: (.*)$", r"```bash\n\1\n```", text, flags=re.MULTILINE)
+    if name not in QUICK:
+        text = text.replace("```bash", "<!-- not run: it takes long, needs data, or opens a window -->\n```bash")
+    shown = [p for p in command.params if not getattr(p, "hidden", False)]
+    rows = ["| | | default |", "|---|---|---|", *(_parameter(p) for p in shown)]
+    return [f"## anyorder {name}", text, "\n".join(rows)]
+
+
+def _parameter(parameter: Any) -> str:
+    argument = parameter.param_type_name == "argument"
+    names = parameter.metavar or parameter.name.upper() if argument else ", ".join(
+        [*parameter.opts, *parameter.secondary_opts]
+    )  # fmt: skip
+    text, told = (parameter.help or "").strip(), ""
+    if match := re.fullmatch(r"(.*?)\s*\[(?:default: )?([^\]]*)\]", text):
+        text, told = match[1], match[2]
+    default = parameter.default
+    if parameter.required:
+        told = "required"
+    elif not told and default is not None and default is not False and default != "":
+        told = f"`{getattr(default, 'value', default)}`"
+    return f"| `{names}` | {text} | {told} |".replace("  ", " ").replace("||", "\\|\\|")
+
+
+def filled(page: str) -> str:
+    """A page with the tables that it names put in: the first table of each file."""
+
+    def table(match: re.Match[str]) -> str:
+        file = ROOT / match[2]
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        start = next((i for i, line in enumerate(lines) if line.startswith("|")), len(lines))
+        rows = lines[start:]
+        end = next((i for i, line in enumerate(rows) if not line.startswith("|")), len(rows))
+        text = "\n".join(rows[:end]) or f"*Not measured yet: this table is {match[2]}.*"
+        return f"{match[1]}\n{text}\n\n{match[3]}"
+
+    return TABLE.sub(table, page)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file with what should be in it."""
+    readme = ROOT / "README.md"
+    return {ROOT / "docs/commands.md": command_page(), readme: filled(readme.read_text(encoding="utf-8"))}
+
+
+def main() -> None:
+    stale = [path for path, text in pages().items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    if "--check" in sys.argv:
+        if stale:
+            sys.exit(f"stale: {', '.join(str(p.relative_to(ROOT)) for p in stale)}; run scripts/make_docs.py")
+        return
+    for path in stale:
+        path.write_text(pages()[path], encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
