@@ -26,7 +26,7 @@ from anyorder.core import (
     everywhere,
 )
 from anyorder.core.count import Ranked, first, number
-from anyorder.reference import ANYTHING, Stop
+from anyorder.reference import ANYTHING
 
 written = Feature("written", lambda state, view: -state.logp)  # −log p of a symbol, even of <mask>, when it was written
 
@@ -38,7 +38,7 @@ def mask_predict(steps: int) -> Decoder:
         return (L.float() * (1.0 - state.step / steps)).long().clamp_min(1)
 
     coordinates = Coordinates(written, number(f"mask_predict({steps})", amount), everywhere)
-    return Decoder(coordinates, ANYTHING, edit=Stop(lambda L: torch.full_like(L, steps)))
+    return Decoder(coordinates, ANYTHING, steps=steps)
 
 
 def easy_first_beam(model: Model, context: Any, state: State, K: int) -> core.Beam:
@@ -67,8 +67,7 @@ def llada(steps: int, block: int, length: int) -> Decoder:
         return first(ranked, torch.full_like(ranked.size, k))
 
     count, region = Count(f"llada({steps})", take, minimum=0), Region(f"until_block({block})", reached, reached)
-    edit = Stop(lambda L: torch.full_like(L, steps))
-    return Decoder(Coordinates(confidence, count, region), ANYTHING, edit=edit)
+    return Decoder(Coordinates(confidence, count, region), ANYTHING, steps=steps)
 
 
 def fast_dllm(threshold: float, block: int) -> Decoder:

@@ -23,7 +23,6 @@ from anyorder.core import (
     Model,
     Order,
     Replace,
-    Result,
     State,
     Step,
     Symbols,
@@ -31,13 +30,8 @@ from anyorder.core import (
     View,
     decode,
     everywhere,
-    leftmost,
     logp,
-    masked,
     negent,
-    position,
-    revisit,
-    whole,
 )
 from anyorder.core.count import Ranked, first, number
 
@@ -176,25 +170,20 @@ def _combined(parts: Sequence[tuple[float, Order]], strategy: str | Sequence[flo
     return sum(terms[1:], terms[0])
 
 
-def _ending(decoder: Decoder, steps: int | Times, by_length: Callable[[Tensor], Tensor], switches: Switches) -> Decoder:
-    if switches.leave_masks:
-        return replace(decoder, edit=Stop(by_length), symbols=ANYTHING)
-    return replace(decoder, steps=steps)
-
-
 def greedy(strategy: str | Sequence[float], passes: int = 1, switches: Switches = CODE) -> Decoder:
     """Linear time: one position a step, T = passes × L."""
     alpha, beta, gamma = weights(strategy)
     parts = (
         (alpha, log_negent if switches.log_entropy else negent),
         (beta, LaggingLogp() if switches.lagging_logp else logp),
-        (gamma, far_position if switches.far_position else position),
+        (gamma, far_position if switches.far_position else core.position),
     )
     order = _combined(parts, strategy)
     if passes > 1 and switches.replay:
         order = Replayed(order)
-    region = everywhere if switches.anywhere else masked if passes == 1 else revisit
-    return _ending(Decoder(Coordinates(order, among=region)), Times(passes), lambda L: passes * L, switches)
+    region = everywhere if switches.anywhere else core.masked if passes == 1 else core.revisit
+    symbols = ANYTHING if switches.leave_masks else Symbols()
+    return Decoder(Coordinates(order, among=region), symbols, steps=Times(passes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -234,7 +223,6 @@ def beam(
         seen = FirstPass.of(state) if watch is None else watch
         decode(model, context, state, greedy(strategy, 1, switches), watch=seen)
         decoder = replace(decoder, coordinates=Coordinates(Planned(seen.positions), among=everywhere), hide=False)
-    decoder = replace(decoder, steps=Times(passes), edit=Replace())
     merge = not switches.shared_positions
     return core.beam(model, context, state, decoder, K, length_penalty=length_penalty, merge=merge)
 
@@ -256,20 +244,24 @@ def constant_time(
     def cut(L: Tensor) -> Tensor:
         return L.clamp_max(steps) + extra
 
+    def ending(coordinates: Coordinates) -> Decoder:
+        if switches.leave_masks:
+            return Decoder(coordinates, ANYTHING, edit=Stop(cut))
+        return Decoder(coordinates, steps=steps + extra)
+
     if schedule == "all":
-        refine = Decoder(Coordinates(leftmost, whole, everywhere), hide=False)
-        return _ending(refine, steps, cut, switches)
+        return replace(ending(Coordinates(core.leftmost, core.whole, everywhere)), hide=False)
     in_a_row = (schedule == "linear" and strategy == "uniform") or weights(strategy) == STRATEGIES["left2right"]
     if in_a_row:
-        order: Order = leftmost
+        order: Order = core.leftmost
     else:
         alpha, beta, _ = weights(strategy)
         order = _combined(((alpha, log_negent if switches.log_entropy else negent), (beta, logp)), strategy)
     if schedule == "constant" and not switches.empty_pass:
-        return _ending(recipes.constant_time(steps, order), steps, cut, switches)
+        return ending(recipes.constant_time(steps, order).coordinates)
     count = _linear(steps) if schedule == "linear" else _constant(cut, in_a_row)
     reuse = switches.lagging_logp and not in_a_row
-    return _ending(Decoder(Coordinates(order, count, everywhere, reuse=reuse)), steps + extra, cut, switches)
+    return ending(Coordinates(order, count, everywhere, reuse=reuse))
 
 
 def _linear(steps: int) -> Count:
@@ -297,11 +289,11 @@ def _constant(cut: Callable[[Tensor], Tensor], in_a_row: bool) -> Count:
     return Count("constant", take, minimum=0)
 
 
-def greedy_score(result: Result) -> Tensor:
+def greedy_score(result: core.Result) -> Tensor:
     """The mean log p of the symbols written, (N,): neither log p(L|X) nor log p(z) is in it."""
     return result.score / result.steps
 
 
-def constant_time_score(result: Result, lengths: Tensor) -> Tensor:
+def constant_time_score(result: core.Result, lengths: Tensor) -> Tensor:
     """Σ log p of the symbols written, divided by T × L, however many were written: (N,)."""
     return result.score / (result.steps * lengths)

@@ -81,8 +81,9 @@ def beam(
         for t in range(int(last.max())):
             alive = (decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t) & (beams.score > NO)
             region = decoder.coordinates.among.candidates(beams) & alive[:, None]
-            must = beams.masked.sum(-1) >= last[family] - t  # every step that is left has a mask to write
-            region = region & (beams.masked | ~must[:, None])
+            if not decoder.symbols.may_mask:
+                must = beams.masked.sum(-1) >= last[family] - t  # every step that is left has a mask to write
+                region = region & (beams.masked | ~must[:, None])
             if not bool(region.any()):
                 break
             beams, parents = _advance(reader, context, beams, decoder, region, K, K1, K2, coordinate_score, merge)

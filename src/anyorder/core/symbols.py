@@ -28,7 +28,7 @@ class Symbols:
     ban: tuple[int, ...] = ()  # symbols that are never written
     allowed: Tensor | None = None  # (L, V) or (rows, L, V) bool: what may stand where
     forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free
-    may_mask: bool = False  # let <mask> be written like any symbol, as other systems do: some may be left over
+    may_mask: bool = False  # let <mask> be written like any symbol and be left at the end, as other systems do
     renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
 
     def __post_init__(self) -> None:
