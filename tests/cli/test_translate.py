@@ -15,7 +15,7 @@ import pytest
 from cli_support import Run
 
 from anyorder import trace as tracing
-from anyorder.cli import _stream
+from anyorder.cli import _job, _stream
 
 LINES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
 
@@ -96,6 +96,18 @@ def test_show_and_trace(run: Run, model_folder: Path, tmp_path: Path) -> None:
     assert again.code == 0 and len(tracing.read(file)) == 1  # a new run begins a new file
 
 
+def test_view_writes_a_page_and_opens_it(
+    run: Run, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    args = ["translate", LINES[0], "--to", "en", "-m", model_folder, "--view"]
+    done = run(*args, "--trace", tmp_path / "t.jsonl")
+    page = (tmp_path / "t.html").read_text()
+    assert done.code == 0 and opened == [(tmp_path / "t.html").as_uri()] and "<html" in page and "Hund" in page
+    assert run(*args).code == 0 and Path(opened[1].removeprefix("file://")).read_text().count("<html") == 1
+
+
 def test_a_line_that_is_too_long_is_left_empty(run: Run, model_folder: Path) -> None:
     lines = [LINES[0], "xyz " * 100, LINES[3]]
     done = run("translate", "-t", "en", "-m", model_folder, stdin=data(lines))
@@ -136,6 +148,10 @@ def test_windows_begin_small_and_stay_bounded() -> None:
     )
     with pytest.raises(_stream.InputError, match="line 2: longer"):
         list(_stream.windows(io.BufferedReader(io.BytesIO(b"a\n" + b"b" * 3_000_000)), "x"))
+
+
+def test_a_translation_is_one_line() -> None:
+    assert _job.one_line("a\nb\r\nc") == "a b  c"
 
 
 MISTAKES = [

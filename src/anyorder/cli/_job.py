@@ -71,5 +71,10 @@ class Job:
             record = {"source": result.source, "text": result.text, "score": result.score if hypotheses else None}
             return json.dumps({**record, "hypotheses": hypotheses, "error": result.error}, ensure_ascii=False) + "\n"
         if self.plan.nbest == 1:
-            return result.text + "\n"
-        return "".join(f"{number} ||| {h.text} ||| {h.score:.4f}\n" for h in result.hypotheses)
+            return one_line(result.text) + "\n"
+        return "".join(f"{number} ||| {one_line(h.text)} ||| {h.score:.4f}\n" for h in result.hypotheses)
+
+
+def one_line(text: str) -> str:
+    """A text without line ends: models write any character, but a line in is a line out."""
+    return text.replace("\r", " ").replace("\n", " ")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BLANK = "_"
+RED, AMBER, GREEN = (205, 60, 60), (190, 130, 0), (30, 145, 70)  # readable on light and on dark
 PACE, LONGEST = 0.4, 8.0  # seconds a step, and of a whole generation
 
 
@@ -155,13 +156,14 @@ def _spaced(cells: list[Cell]) -> Iterator[tuple[str, Cell]]:
 
 
 def _style(cell: Cell) -> str:
-    """Colour by probability, from red (unlikely) over yellow to green (certain); new ones stand out."""
+    """Colour by probability, from red (unlikely) over amber to green (certain); new ones stand out."""
     if cell.logp is None:
-        return "dim"
-    p = math.exp(min(0.0, cell.logp))
-    red, green = (1.0, 2 * p) if p < 0.5 else (2 - 2 * p, 1.0)
-    colour = f"rgb({int(60 + 180 * red)},{int(60 + 150 * green)},70)"
-    return f"bold black on {colour}" if cell.new else colour
+        return "dim" if cell.piece.text == BLANK else ""
+    p = 2 * math.exp(min(0.0, cell.logp))
+    low, high, share = (RED, AMBER, p) if p < 1 else (AMBER, GREEN, p - 1)
+    red, green, blue = (round(a + share * (b - a)) for a, b in zip(low, high, strict=True))
+    colour = f"rgb({red},{green},{blue})"
+    return f"bold white on {colour}" if cell.new else colour
 
 
 def _legend(trace: Trace) -> str:

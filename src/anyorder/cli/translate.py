@@ -84,6 +84,8 @@ def translate(
     if text:
         job.texts(text, output)
     else:
+        if raw is None and sys.stdin.isatty():
+            print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
         job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume)
     watch.finish()
     if text and job.failed:
