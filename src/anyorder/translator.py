@@ -33,7 +33,7 @@ from anyorder.results import Hypothesis, Moment, TextError, Translation
 from anyorder.search import Found, Progress, batches, padded, search, seeds, silent, total
 from anyorder.trace import Trace
 
-WINDOW = 512  # sentences read ahead when a stream is translated
+FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
 
 
 @dataclass
@@ -91,9 +91,10 @@ class Translator:
         self, lines: Iterable[str], to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
     ) -> Iterator[Translation]:
         """Translations of a long stream, in order, in bounded memory."""
-        plan, iterator = plan or Plan(**options), iter(lines)
-        while window := [line.rstrip("\r\n") for line in islice(iterator, WINDOW)]:
+        plan, iterator, size = plan or Plan(**options), iter(lines), FIRST_WINDOW
+        while window := [line.rstrip("\r\n") for line in islice(iterator, size)]:
             yield from self._many(window, to, source, plan, silent)
+            size = min(2 * size, WINDOW)
 
     def stream(self, text: str, to: str, *, source: str | None = None, **options: Any) -> Iterator[Moment]:
         """Watch one sentence being written at its most likely length: a `Moment` a step."""
