@@ -186,7 +186,8 @@ def test_every_switch_changes_something(model: MaskedTranslation, state_and_cont
         again = decode(model, context, state, reference.greedy("most2least", 1, switches))
         constant = decode(model, context, state, reference.constant_time("easy_first", 4, "constant", switches))
         found = reference.beam(model, context, state, "easy_first", 2, 2, switches=switches)
-        return [part.tokens.tolist() for part in (mixed, again, constant, found)]
+        parts = (mixed, again, constant, found)
+        return [[part.tokens.tolist(), (part.score * 1000).round().tolist()] for part in parts]
 
     code = outputs(reference.CODE)
     for switch in fields(reference.Switches):
