@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default}
 
 
-class _Shapes(TorchDispatchMode):
+class _Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the shapes of every matrix product (and of fused attention, as the two products inside it)."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.products: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]] = Counter()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -26,12 +26,20 @@ def to_hugging_face(model: Any, direction: tuple[int, int]) -> Any:
         activation_function="gelu" if a.gelu == "erf" else "gelu_pytorch_tanh", forced_eos_token_id=None,
     )  # fmt: skip
     post = a.norm == "post"
-    hf: Any = BartForConditionalGeneration(BartConfig(**sizes)) if post else MBartForConditionalGeneration(MBartConfig(**sizes))
+    hf: Any = (
+        BartForConditionalGeneration(BartConfig(**sizes))
+        if post
+        else MBartForConditionalGeneration(MBartConfig(**sizes))
+    )
     with torch.no_grad():
         hf.model.shared.weight.copy_(model.decoder.embeddings.weight)
         hf.final_logits_bias.copy_(model.decoder.proj_bias[None])
-        for half, ours, language in zip((hf.model.encoder, hf.model.decoder), (model.encoder, model.decoder), direction, strict=True):
-            half.embed_positions.weight[2:].copy_(ours.position_embeddings.weight + ours.lang_embeddings.weight[language])
+        for half, ours, language in zip(
+            (hf.model.encoder, hf.model.decoder), (model.encoder, model.decoder), direction, strict=True
+        ):
+            half.embed_positions.weight[2:].copy_(
+                ours.position_embeddings.weight + ours.lang_embeddings.weight[language]
+            )
             _copy(half.layernorm_embedding, ours.layer_norm_emb)
             if not post:
                 _copy(half.layer_norm, ours.final_norm)
@@ -81,10 +89,10 @@ def delimited(sources: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Ten
 def generate(hf: Any, model: Any, sources: Sequence[Sequence[int]], beam: int = 1) -> list[list[int]]:
     """Hugging Face `generate` on a batch."""
     rows, mask = delimited(sources, model)
-    s = model.symbols
+    s, longest = model.symbols, min(2 * rows.shape[1], model.architecture.positions - 2)
     with torch.inference_mode():
         out = hf.generate(
-            input_ids=rows, attention_mask=mask, num_beams=beam, do_sample=False, max_new_tokens=min(2 * rows.shape[1], model.architecture.positions - 2),
+            input_ids=rows, attention_mask=mask, num_beams=beam, do_sample=False, max_new_tokens=longest,
             suppress_tokens=[s.bos, s.pad, s.unk, s.mask], use_cache=True,
         )  # fmt: skip
     return [[t for t in row[1:] if t not in (s.eos, s.pad)] for row in out.tolist()]

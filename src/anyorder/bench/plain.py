@@ -45,7 +45,9 @@ def _features(model: Any, logits: Tensor, tokens: Tensor, ban: Sequence[int]) ->
 
 
 @torch.inference_mode()
-def paper_easy_first(model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int]) -> list[list[int]]:
+def paper_easy_first(
+    model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int]
+) -> list[list[int]]:
     """One sentence and one length at a time; two full passes a step: one to choose the position, one for its symbol."""
     out = []
     for job in jobs:
@@ -70,11 +72,11 @@ def paper_annealed(
     out = []
     for job in jobs:
         context, tokens = _context(model, [job], direction), _blank(model, [job])
-        chosen = torch.arange(job.length)
+        chosen, unlikely = torch.arange(job.length), torch.zeros(job.length)
         for t in range(steps):
             if t:
                 k = max(1, job.length * (steps - t) // steps)
-                chosen = unlikely.argsort(descending=True, stable=True)[:k]  # noqa: F821 — set by the step before
+                chosen = unlikely.argsort(descending=True, stable=True)[:k]
                 tokens[0, chosen] = model.mask_id
             logp, _, current = _features(model, model.logits(model.hidden(context, tokens)[0]), tokens[0], ban)
             best = logp.max(-1)

@@ -1,0 +1,190 @@
+"""The benchmark: workloads at two sizes, every side, one table of ratios in Markdown."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anyorder import recipes
+from anyorder.bench import limit, peers, plain
+from anyorder.bench.measure import Side, Timing, interleaved, latencies
+from anyorder.bench.ours import decode_jobs
+from anyorder.bench.plain import Job
+from anyorder.core import Decoder
+from anyorder.models.int8 import to_int8
+
+STEPS = 10
+BEAM = 4
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A model, what it is given to do, and how much of it the slow sides do."""
+
+    name: str
+    model: Any
+    jobs: list[Job]  # one for each (sentence, length)
+    direction: tuple[int, int]
+    ban: tuple[int, ...]
+    part: int  # so many jobs for the one-at-a-time side
+    repeats: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: how many times faster we are than a side."""
+
+    setting: str
+    workload: str
+    side: str
+    seconds: float
+    ratio: float
+    identical: str
+
+
+def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Setting:
+    """A randomly initialised model of the paper's size on the same lengths."""
+    from anyorder.models.masked_translation import MaskedTranslation
+    from anyorder.models.transformer import Architecture
+    from anyorder.models.translation import Symbols
+
+    torch.manual_seed(0)
+    vocabulary = 60_000
+    model = MaskedTranslation(Architecture(vocabulary, 1024, 6, 8, 4096), Symbols(), ("de", "en")).eval()
+    model.requires_grad_(False)
+    jobs = [Job(torch.randint(5, vocabulary, (len(j.source),)).tolist(), j.length) for j in sentences]
+    return Setting("paper's size", model, jobs, (0, 1), (0, 1, 2, 3, 4), 4, repeats)
+
+
+def workloads(s: Setting) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
+    """(name, our decoder, beam, the paper's loop, the full-logits loop) of each workload."""
+    m, d, ban = s.model, s.direction, s.ban
+    yield (
+        "easy-first T = L", recipes.easy_first, 1,
+        lambda jobs: plain.paper_easy_first(m, jobs, d, ban),
+        lambda jobs: plain.full_logits_easy_first(m, jobs, d, ban),
+    )  # fmt: skip
+    yield (
+        f"annealed T = {STEPS}", recipes.annealed(STEPS), 1,
+        lambda jobs: plain.paper_annealed(m, jobs, d, ban, STEPS),
+        lambda jobs: plain.full_logits_annealed(m, jobs, d, ban, STEPS),
+    )  # fmt: skip
+    yield f"beam {BEAM}", recipes.easy_first, BEAM, lambda jobs: plain.paper_beam(m, jobs, d, ban, BEAM), None
+
+
+def throughput(s: Setting, note: Note) -> list[Row]:
+    """All jobs in bulk: ours, int8, the paper's way, a full-logits loop, and the limit."""
+    rows = []
+    rounded = to_int8(s.model)
+    for name, decoder, K, slow, full in workloads(s):
+        every = max(1, len(s.jobs) // s.part)
+        some = s.jobs[::every][: s.part]
+
+        def mine(model: Any = s.model, decoder: Decoder = decoder, K: int = K) -> list[list[int]]:
+            return decode_jobs(model, s.jobs, s.direction, s.ban, decoder, K)
+
+        sides = [
+            Side("ours", mine),
+            Side("the paper's way", lambda slow=slow, some=some: slow(some), len(some) / len(s.jobs)),  # type: ignore[misc]
+            Side("ours, int8", lambda mine=mine: mine(rounded)),  # type: ignore[misc]
+        ]
+        if full is not None:
+            sides.append(Side("full logits in a batch", lambda full=full: _in_batches(full, s.jobs)))  # type: ignore[misc]
+        timings = interleaved(sides, s.repeats, lambda text, name=name: note(f"{s.name}, {name}, {text}"))  # type: ignore[misc]
+        expected = {
+            "the paper's way": timings[0].output[::every][: s.part],
+            "full logits in a batch": timings[0].output,
+        }
+        rows += [_row(s.name, f"{name}, bulk", t, timings[0], expected.get(t.name)) for t in timings]
+        note(f"{s.name}, {name}, the limit")
+        bound = limit.seconds(limit.products(mine))
+        rows.append(Row(s.name, f"{name}, bulk", "the limit (matrix products)", bound, bound / timings[0].seconds, "—"))
+    return rows
+
+
+def _in_batches(
+    run: Callable[[Sequence[Job]], list[list[int]]], jobs: Sequence[Job], size: int = 64
+) -> list[list[int]]:
+    """Batches in the order given, as such loops do."""
+    return [row for start in range(0, len(jobs), size) for row in run(jobs[start : start + size])]
+
+
+def _row(setting: str, workload: str, t: Timing, ours: Timing, expected: Any) -> Row:
+    same = (
+        "—" if expected is None else f"{sum(a == b for a, b in zip(t.output, expected, strict=True))}/{len(expected)}"
+    )
+    return Row(setting, workload, t.name, t.seconds, t.seconds / ours.seconds, same)
+
+
+def latency(s: Setting, n: int, note: Note) -> list[Row]:
+    """One job at a time: p50 and p95 of ours and of the paper's way."""
+    rows = []
+    for name, decoder, K, slow, _ in workloads(s):
+        note(f"{s.name}, {name}, one at a time")
+
+        def mine(i: int, decoder: Decoder = decoder, K: int = K) -> Any:
+            return decode_jobs(s.model, [s.jobs[i % len(s.jobs)]], s.direction, s.ban, decoder, K)
+
+        ours = latencies(mine, n)
+        theirs = latencies(lambda i, slow=slow: slow([s.jobs[i % len(s.jobs)]]), n)  # type: ignore[misc]
+        for quantile, a, b in zip(("p50", "p95"), ours, theirs, strict=True):
+            rows.append(Row(s.name, f"{name}, one at a time, {quantile}", "ours", a, 1.0, "—"))
+            rows.append(Row(s.name, f"{name}, one at a time, {quantile}", "the paper's way", b, b / a, "—"))
+    return rows
+
+
+def autoregressive(
+    translator: Any, ar: Any, sentences: Sequence[list[int]], direction: tuple[int, int], note: Note
+) -> list[Row]:
+    """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside annealed T = 10."""
+    hf = peers.to_hugging_face(ar.model, direction)
+    tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
+    language = [translator.languages[i] for i in direction]
+    counts = translator.lengths["-".join(language)]
+    lengths = counts.propose(torch.tensor([len(s) for s in sentences]), 1)[0][:, 0].tolist()
+    jobs = [Job(s, length) for s, length in zip(sentences, lengths, strict=True)]
+    decoder, ban = recipes.annealed(STEPS), (0, 1, 2, 3, 4)
+    model = translator.model
+    with tempfile.TemporaryDirectory() as folder:
+        engines: dict[str, Callable[[list[int]], Any]] = {
+            f"ours, annealed T = {STEPS}": lambda part: decode_jobs(
+                model, [jobs[i] for i in part], direction, ban, decoder
+            ),
+            "HF generate, AR greedy": lambda part: peers.generate(hf, ar.model, [sentences[i] for i in part]),
+        }
+        for quantization in (None, "int8"):
+            engine = peers.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
+            name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
+            engines[name] = partial(_translate2, engine, ar.model, tokens, sentences)
+        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+        groups = [order[i : i + 64] for i in range(0, len(order), 64)]
+        sides = [Side(name, lambda run=run: [run(group) for group in groups]) for name, run in engines.items()]  # type: ignore[misc]
+        timings = interleaved(sides, 3, note)
+        rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
+        first = latencies(lambda i: engines[f"ours, annealed T = {STEPS}"]([i % len(jobs)]), 50)
+        for name, run in engines.items():
+            note(f"{name}, one at a time")
+            now = latencies(lambda i, run=run: run([i % len(jobs)]), 50)  # type: ignore[misc]
+            rows.append(Row("shipped", "a sentence each, one at a time, p50", name, now[0], now[0] / first[0], "—"))
+            rows.append(Row("shipped", "a sentence each, one at a time, p95", name, now[1], now[1] / first[1], "—"))
+    return rows
+
+
+def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:
+    return peers.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """One table; the ratio says how many times longer a side takes than ours (the limit: what part of ours it is)."""
+    lines = ["| model | workload | side | seconds | × ours | identical |", "|---|---|---|---:|---:|---:|"]
+    lines += [
+        f"| {r.setting} | {r.workload} | {r.side} | {r.seconds:.4g} | {r.ratio:.2f} | {r.identical} |" for r in rows
+    ]
+    return "\n".join(lines) + "\n"
