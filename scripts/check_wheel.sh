@@ -8,9 +8,11 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 .venv/bin/python -m build --outdir "$work/dist" . >"$work/build.log" 2>&1 || { tail -30 "$work/build.log"; exit 1; }
 
+tar -tzf "$work"/dist/*.tar.gz >"$work/sdist.txt"
+.venv/bin/python -m zipfile -l "$work"/dist/*.whl >"$work/wheel.txt"
 for name in $(git ls-files src/anyorder/shipped src/anyorder/web | sed 's,^src/,,'); do
-    tar -tzf "$work"/dist/*.tar.gz | grep -q "/src/$name\$" || { echo "the sdist lacks $name"; exit 1; }
-    .venv/bin/python -m zipfile -l "$work"/dist/*.whl | grep -q "^$name " || { echo "the wheel lacks $name"; exit 1; }
+    grep -q "/src/$name\$" "$work/sdist.txt" || { echo "the sdist lacks $name"; exit 1; }
+    grep -q "^$name " "$work/wheel.txt" || { echo "the wheel lacks $name"; exit 1; }
 done
 
 .venv/bin/python -m venv "$work/env"
@@ -20,8 +22,8 @@ site=$("$work/env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pu
 cd "$work"
 env/bin/python -c "import anyorder; assert anyorder.__file__.startswith('$work'), anyorder.__file__"
 env/bin/pip check
-env/bin/anyorder models
-if env/bin/anyorder models | grep -q '^de-en'; then
+env/bin/anyorder models | tee models.txt
+if grep -q '^de-en' models.txt; then
     env/bin/anyorder translate "Ein Hund läuft am Strand." --to en --show
-    env/bin/anyorder translate "A dog is running on the beach." --to de | grep -q '[a-z]'
+    env/bin/anyorder translate "A dog is running on the beach." --to de
 fi
