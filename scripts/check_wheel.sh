@@ -16,6 +16,7 @@ for name in $(git ls-files src/anyorder/shipped src/anyorder/web | sed 's,^src/,
 done
 
 .venv/bin/python -m venv "$work/env"
+"$work/env/bin/pip" uninstall --quiet --yes setuptools # an old one that comes with some Pythons
 site=$("$work/env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 .venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/borrowed.pth"
 "$work/env/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed "$work"/dist/*.whl
