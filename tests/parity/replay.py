@@ -19,7 +19,8 @@ from anyorder.models.translation import Source
 Record = dict[str, Any]
 Fields = dict[str, Any]  # what a replay produced, by the names that records use
 TOLERANCE = 1e-3  # of scores; everything else must be equal
-ROWS = 64  # records replayed together
+ROWS, CELLS = 64, 2048  # records replayed together, and their canvases' positions
+DEFAULTS = {"passes": 1}  # of settings that a record may leave out
 
 
 class RecordError(ValueError):
@@ -125,7 +126,7 @@ def read(path: str | Path) -> list[Record]:
         if not text.strip():
             continue
         try:
-            record = json.loads(text) | {"line": line}
+            record = DEFAULTS | json.loads(text) | {"line": line}
         except (json.JSONDecodeError, TypeError) as error:
             raise RecordError(f"{path}, line {line}: not a JSON object ({error})") from None
         method = METHODS.get((record.get("system"), record.get("method")))
@@ -152,7 +153,8 @@ def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
         groups.setdefault(key, []).append(record)
     for group in groups.values():
         group.sort(key=lambda record: len(record["tokens"]))
-        yield from (group[i : i + ROWS] for i in range(0, len(group), ROWS))
+        rows = max(1, min(ROWS, CELLS // max(1, len(group[-1]["tokens"]))))
+        yield from (group[i : i + rows] for i in range(0, len(group), rows))
 
 
 def replay(model: MaskedTranslation, records: Sequence[Record]) -> list[list[str]]:
