@@ -74,4 +74,14 @@ def _for_people(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, OSError) and error.filename is not None:
         return f"can not use {error.filename}: {error.strerror}"
+    if isinstance(error, ValueError) and _raised_in(error).startswith(("anyorder.core.", "anyorder.models.")):
+        return str(error)  # written for whoever composes a decoder
     return None
+
+
+def _raised_in(error: Exception) -> str:
+    """The module that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -72,13 +72,17 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 
 def make_plan(steps: str | None = None, **options: Any) -> Plan:
     """A plan from options, checked before any model is loaded; None leaves the plan's own default."""
+    from anyorder.core import fixed
     from anyorder.plan import Plan
 
     whole = int(steps) if steps is not None and steps.isdecimal() else steps
     given = {name: value for name, value in {**options, "steps": whole}.items() if value is not None}
     plan = Plan(**given)
-    if plan.order != "learned":
-        plan.decoder()
+    if plan.order == "learned":  # known once the model is
+        return plan
+    count = plan.decoder().coordinates.count
+    if max(plan.beam, plan.positions) > 1 and count != fixed(1):
+        raise UsageError(f"a beam writes one position a step, not {count.name}: drop --steps and --count, or use --beam 1")
     return plan
 
 
