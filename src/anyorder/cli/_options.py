@@ -82,7 +82,7 @@ def make_plan(steps: str | None = None, **options: Any) -> Plan:
         return plan
     count = plan.decoder().coordinates.count
     if max(plan.beam, plan.positions) > 1 and count != fixed(1):
-        raise UsageError(f"a beam writes one position a step, not {count.name}: drop --steps and --count, or use --beam 1")
+        raise UsageError(f"a beam writes one position a step, not {count.name}: drop --steps and --count, or --beam 1")
     return plan
 
 
