@@ -7,6 +7,7 @@ python scripts/make_docs.py --check    say what is stale, and fail
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -57,18 +58,27 @@ def _parameter(parameter: Any) -> str:
 
 
 def filled(page: str) -> str:
-    """A page with the tables that it names put in: the first table of each file."""
+    """A page with the tables that it names put in: FILE is its first table, FILE#heading the first under a heading."""
 
     def table(match: re.Match[str]) -> str:
-        file = ROOT / match[2]
+        name, _, heading = match[2].partition("#")
+        file = ROOT / name
         lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+        if heading:
+            at = next((i for i, line in enumerate(lines) if _slug(line) == heading), len(lines))
+            lines = lines[at + 1 :]
         start = next((i for i, line in enumerate(lines) if line.startswith("|")), len(lines))
-        rows = lines[start:]
-        end = next((i for i, line in enumerate(rows) if not line.startswith("|")), len(rows))
-        text = "\n".join(rows[:end]) or f"*Not measured yet: this table is {match[2]}.*"
+        rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+        text = "\n".join(rows) or f"*Not measured yet: this table will be in {name}.*"
         return f"{match[1]}\n{text}\n\n{match[3]}"
 
     return TABLE.sub(table, page)
+
+
+def _slug(line: str) -> str:
+    """What a link to a heading is called; empty for other lines."""
+    text = line.lstrip("#").strip().lower() if line.startswith("#") else ""
+    return re.sub(r"[^\w-]", "", text.replace(" ", "-"))
 
 
 def pages() -> dict[Path, str]:
