@@ -19,9 +19,9 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        rows = [torch.tensor(row, dtype=torch.int32) for row in rows]
-        lengths = torch.tensor([len(row) for row in rows], dtype=torch.int64)
-        flat = torch.cat([*rows, torch.zeros(1, dtype=torch.int32)])  # one spare, so that any index may be read
+        tensors = [torch.tensor(row, dtype=torch.int32) for row in rows]
+        lengths = torch.tensor([len(row) for row in tensors], dtype=torch.int64)
+        flat = torch.cat([*tensors, torch.zeros(1, dtype=torch.int32)])  # one spare, so that any index may be read
         return cls(flat, lengths.cumsum(0) - lengths, lengths)
 
     def __len__(self) -> int:

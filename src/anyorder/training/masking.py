@@ -1,11 +1,10 @@
-"""The objectives: which canvas a model sees, which symbols of it are masked, and the loss at those."""
+"""Canvases for training, and which of their symbols are masked."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from anyorder.models.translation import Symbols
@@ -79,12 +78,3 @@ class Corruption:
             anything = torch.randint(symbols.mask + 1, vocabulary, tokens.shape, generator=generator)
             new = torch.where(kind < 0.8, new, torch.where(kind < 0.9, anything, tokens))
         return torch.where(chosen, new, tokens), chosen
-
-
-def smoothed_loss(logits: Tensor, targets: Tensor, smoothing: float) -> Tensor:
-    """Σ of label-smoothed cross-entropies, (M, V) and (M,) → ()."""
-    return F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
-
-
-def masked(c: Canvas, tokens: Tensor) -> Canvas:
-    return replace(c, tokens=tokens)

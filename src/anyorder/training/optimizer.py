@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 
-def learning_rate(step: int, peak: float, warmup: int, total: int, decay: int) -> float:
-    """Rate of update `step` (from 0): linear up to `peak`, then ∝ 1/√step, and linearly to 0 over the last `decay`."""
+def learning_rate(step: int, peak: float, warmup: int, total: int, cooldown: int, schedule: str) -> float:
+    """Rate of update `step` (from 0): linear up to `peak`, then ∝ 1/√step or constant, then linearly to 0."""
     s = step + 1
-    rate = peak * min(s / max(warmup, 1), math.sqrt(max(warmup, 1) / s)) if warmup else peak
-    left = total - step
-    return rate * min(1.0, left / decay) if decay else rate
+    rate = peak * min(1.0, s / max(warmup, 1))
+    if schedule == "inverse-sqrt" and s > warmup:
+        rate = peak * math.sqrt(max(warmup, 1) / s)
+    return rate * min(1.0, (total - step) / cooldown) if cooldown else rate
 
 
 def orthogonalised(g: Tensor, iterations: int = 5) -> Tensor:
@@ -23,7 +24,7 @@ def orthogonalised(g: Tensor, iterations: int = 5) -> Tensor:
     A quintic Newton–Schulz iteration X ← aX + (bA + cA²)X, A = XXᵀ, that sends all singular values near 1.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
-    x = g / (g.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x: Tensor = g / (g.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(iterations):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
@@ -37,7 +38,7 @@ class Muon(torch.optim.Optimizer):
     stacked and treated together.
     """
 
-    def __init__(self, parameters: Iterable[nn.Parameter], lr: float, momentum: float = 0.95, decay: float = 0.0):
+    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95, decay: float = 0.0):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
 
     @torch.no_grad()

@@ -82,9 +82,10 @@ def train_tokenizer(texts: Iterable[tuple[str, str]], vocabulary: int, moses: bo
         raise ValueError(f"vocabulary must be above {len(SPECIAL) + len(byte_tokens)} symbols, not {vocabulary}")
     inner = Inner(models.BPE(unk_token=SPECIAL[UNK], byte_fallback=True))
     inner.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split("▁", "merged_with_next"), pre_tokenizers.Punctuation("isolated")]
-    )
+    words: Any = pre_tokenizers.Split("▁", "merged_with_next")
+    if not moses:  # Moses has set punctuation apart already
+        words = pre_tokenizers.Sequence([words, pre_tokenizers.Punctuation("isolated")])
+    inner.pre_tokenizer = words
     inner.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )

@@ -1,0 +1,25 @@
+"""`anyorder data`: fetch a public corpus and lay it out as the configurations expect it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def data(
+    corpus: Annotated[str, typer.Argument(help="multi30k (with Tatoeba) or wmt14.")],
+    folder: Annotated[Path, typer.Argument(help="Where to put it.")],
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A folder that has the files already: nothing is fetched.")
+    ] = None,
+) -> None:
+    """Get a corpus: the text files that `anyorder train` reads with --data FOLDER.
+
+    Example: anyorder data multi30k data && anyorder train configs/de-en-small.toml --data data
+    """
+    from anyorder.training.corpora import fetch
+
+    for line in fetch(corpus, folder, source):
+        typer.echo(line)

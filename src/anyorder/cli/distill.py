@@ -1,0 +1,34 @@
+"""`anyorder distill`: a model's translations of the training set become the targets of another."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def distill(
+    config: Annotated[Path, typer.Argument(help="The TOML file whose training pairs are translated.")],
+    model: Annotated[Path, typer.Argument(help="The teacher: a model folder, usually of an autoregressive stage.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; name it as `target` of a stage.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The folder that the configuration's data paths start from.")
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, help="Beam size of an autoregressive teacher.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many pairs.")] = None,
+) -> None:
+    """Sequence-level distillation, the usual companion of constant-time decoding.
+
+    Writes one TSV file a direction, source and the teacher's translation of it. It can be stopped and run again:
+    finished parts are kept.
+    """
+    from anyorder.training.config import load_config
+    from anyorder.training.distill import distill as run
+
+    settings = load_config(config)
+    if data is not None:
+        settings = replace(settings, data=replace(settings.data, root=str(data)))
+    for path in run(settings, model, out, beam, limit):
+        typer.echo(str(path))

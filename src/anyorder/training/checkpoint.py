@@ -1,0 +1,111 @@
+"""Checkpoints that are either whole or not there: written aside, synced, renamed; and the run's log beside them."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on: why, what is safe, and what to do."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace `path` by `content`, so that a crash at any moment leaves the old or the new file."""
+    aside = path.with_name(path.name + ".new")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            if aside.is_file():
+                os.fsync(file.fileno())
+        os.replace(aside, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        state = f"the last good one, {path}, is intact" if path.exists() else "there is no earlier one"
+        advice = "free some space and run the same command again: it goes on from there" if full else "see the cause"
+        reason = "the disk is full" if full else str(error)
+        raise TrainingError(f"{path.name} could not be written: {reason}; {state}; {advice}") from error
+
+
+def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_checkpoint(path: Path) -> dict[str, Any] | None:
+    """The state, or None if there is none yet. Nothing but tensors and plain values is ever unpickled."""
+    if not path.exists():
+        return None
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        raise TrainingError(
+            f"{path} cannot be read ({type(error).__name__}): delete it to start this stage anew"
+        ) from None
+    return state
+
+
+class Log:
+    """JSON lines, one a record with a `step`. Records after a resumed step are dropped: they will come again."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self.path = path
+        kept = [r for r in read_log(path) if r["step"] <= step] if path.exists() else []
+        write_atomically(path, "".join(json.dumps(r) + "\n" for r in kept).encode())
+
+    def write(self, **record: Any) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The records; a last line that a crash cut short is left out."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return records
+
+
+def plot_log(path: Path, out: Path) -> None:
+    """Losses and BLEU over updates, as a picture."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    records = read_log(path)
+    valid = [r for r in records if "valid" in r]
+    figure, axes = plt.subplots(1, 2 if any("bleu" in r for r in valid) else 1, figsize=(9, 3.5), squeeze=False)
+    train = [(r["step"], r["loss"]) for r in records if "loss" in r]
+    if train:
+        axes[0][0].plot(*zip(*train, strict=True), label="training (smoothed labels)", alpha=0.6)
+    if valid:
+        axes[0][0].plot([r["step"] for r in valid], [r["valid"] for r in valid], label="validation")
+    axes[0][0].set(xlabel="update", ylabel="loss per symbol, nats")
+    axes[0][0].legend()
+    if axes.shape[1] == 2:
+        for direction in sorted({d for r in valid for d in r.get("bleu", {})}):
+            points = [(r["step"], r["bleu"][direction]) for r in valid if direction in r.get("bleu", {})]
+            axes[0][1].plot(*zip(*points, strict=True), label=direction)
+        axes[0][1].set(xlabel="update", ylabel="validation BLEU")
+        axes[0][1].legend()
+    figure.tight_layout()
+    figure.savefig(out, dpi=120)
+    plt.close(figure)

@@ -1,0 +1,199 @@
+"""A training run as a TOML file: every section a dataclass, every mistake in it told with its place."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+
+class ConfigError(ValueError):
+    """A configuration that cannot be used: what is wrong, where, and what to do."""
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text: two files, one TSV file, a dataset of the Hugging Face hub, or made-up sequences to copy."""
+
+    files: list[str] = field(default_factory=list)  # [first language, second language]
+    tsv: str = ""
+    hub: str = ""  # the dataset's name …
+    hub_config: str = ""
+    split: str = "train"  # … and which part of it
+    copy: int = 0  # so many made-up pairs, the second side a copy of the first …
+    seed: int = 0  # … drawn with this seed
+    repeat: int = 1  # so many times an epoch
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is trained on. Paths are relative to `root`."""
+
+    train: list[Corpus]
+    valid: list[Corpus]
+    languages: list[str]
+    root: str = "."
+    monolingual: dict[str, list[str]] = field(default_factory=dict)  # language → files
+    longest: int = 1000  # characters; longer lines are skipped
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The joint subword vocabulary."""
+
+    vocabulary: int = 8000
+    moses: bool = False  # the paper's Moses tokenisation before BPE; false: lossless on raw text
+    file: str = ""  # a tokenizer.json to use instead of training one
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The Transformer."""
+
+    dim: int
+    layers: int
+    heads: int
+    ffn: int
+    positions: int = 256
+    norm: str = "post"
+    gelu: str = "erf"
+    layer_norm_eps: float = 1e-12
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One objective, from where it starts to how it is optimised."""
+
+    name: str
+    objective: str  # masked-lm | masked-translation | autoregressive | cmlm
+    steps: int  # updates
+    start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
+    target: str = ""  # train data of another origin: a folder that `anyorder distill` wrote
+    tokens: int = 4096  # tokens a batch and process, padding included …
+    sentences: int = 0  # … or at most so many sentences; 0: no such limit
+    accumulate: int = 1  # batches added up for one update
+    optimizer: str = "adam"  # adam | muon (matrices by Muon, the rest by Adam)
+    learning_rate: float = 1e-3  # at its highest
+    warmup: int = 500  # updates up to there; after that it falls as 1/sqrt(update) …
+    schedule: str = "inverse-sqrt"  # … or stays: inverse-sqrt | constant
+    cooldown: int = 0  # and over the last so many updates goes to 0 in a line
+    betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
+    weight_decay: float = 0.0  # of Muon's matrices
+    clip: float = 1.0  # the gradient's norm is at most this
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    label_smoothing: float = 0.1
+    mask_low: float = 0.0  # a sentence's mask ratio is uniform between these two
+    mask_high: float = 1.0
+    mask_per_batch: bool = False  # the authors' code: one ratio a batch
+    mask_bert: bool = False  # the authors' code: of the chosen symbols 80 % masked, 10 % random, 10 % kept
+    average: float = 0.999  # decay of the weights' moving average, which is what is validated and kept
+    precision: str = "auto"  # auto (bf16 where the hardware has it) | float32 | bf16
+    validate: int = 500  # updates between validations
+    bleu_sentences: int = 200  # translated at each validation; 0: judge by the loss alone
+    save_minutes: float = 3.0  # between checkpoints
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run: data, vocabulary, model, and the stages in order."""
+
+    name: str
+    data: Data
+    tokenizer: Tokens
+    model: Sizes
+    stages: list[Stage]
+
+
+OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm")
+
+
+def load_config(path: Path | str) -> Config:
+    """Read and check a TOML file."""
+    path = Path(path)
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path} does not exist") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+    try:
+        config: Config = _build(Config, raw, "")
+        _check(config)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    return config
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """`value` as `kind`, a dataclass, list, dict or plain type."""
+    origin = get_origin(kind)
+    if hasattr(kind, "__dataclass_fields__"):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} must be a table, not {value!r}")
+        hints = get_type_hints(kind)
+        if odd := sorted(value.keys() - hints.keys()):
+            import difflib
+
+            near = difflib.get_close_matches(odd[0], hints, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(hints)}"
+            raise ConfigError(f"{where or 'top level'}: no setting {odd[0]!r}; {hint}")
+        needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+        if missing := [name for name in needed if name not in value]:
+            raise ConfigError(f"{where or 'top level'}: {missing[0]!r} is missing")
+        return kind(**{name: _build(hints[name], item, f"{where}.{name}".strip(".")) for name, item in value.items()})
+    if origin is list:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where} must be a list, not {value!r}")
+        return [_build(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(value)]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} must be a table, not {value!r}")
+        return {key: _build(get_args(kind)[1], item, f"{where}.{key}") for key, item in value.items()}
+    if origin in (Union, UnionType):
+        raise TypeError(f"no unions in configurations: {where}")
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise ConfigError(f"{where} must be {kind.__name__}, not {value!r}")
+    return value
+
+
+def _check(config: Config) -> None:
+    """What types alone do not say."""
+    if len(config.data.languages) != 2:
+        raise ConfigError(f"data.languages must name two languages, not {config.data.languages}")
+    for i, corpus in enumerate([*config.data.train, *config.data.valid]):
+        given = [bool(corpus.files), bool(corpus.tsv), bool(corpus.hub), bool(corpus.copy)]
+        if sum(given) != 1:
+            raise ConfigError(f"corpus {i}: give one of files, tsv, hub and copy")
+        if corpus.files and len(corpus.files) != 2:
+            raise ConfigError(f"corpus {i}: files must be two, one a language, not {corpus.files}")
+    for odd in config.data.monolingual.keys() - set(config.data.languages):
+        raise ConfigError(f"data.monolingual: {odd!r} is not one of data.languages")
+    seen: set[str] = set()
+    for i, stage in enumerate(config.stages):
+        where = f"stages[{i}] ({stage.name})"
+        if stage.name in seen or not stage.name or "/" in stage.name:
+            raise ConfigError(f"{where}: every stage needs a name of its own, without slashes")
+        for name, allowed in (
+            ("objective", OBJECTIVES),
+            ("optimizer", ("adam", "muon")),
+            ("schedule", ("inverse-sqrt", "constant")),
+            ("precision", ("auto", "float32", "bf16")),
+        ):
+            if getattr(stage, name) not in allowed:
+                raise ConfigError(f"{where}: {name} must be one of {', '.join(allowed)}, not {getattr(stage, name)!r}")
+        if len(stage.betas) != 2:
+            raise ConfigError(f"{where}: betas are two numbers")
+        if not 0 <= stage.mask_low <= stage.mask_high <= 1:
+            raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
+        for name in ("steps", "tokens", "accumulate", "validate"):
+            if getattr(stage, name) < 1:
+                raise ConfigError(f"{where}: {name} must be at least 1")
+        seen.add(stage.name)
+    if not config.stages:
+        raise ConfigError("no [[stages]]: there is nothing to train")

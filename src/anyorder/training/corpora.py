@@ -1,0 +1,125 @@
+"""Public corpora: where they come from, how they are laid out, and how a local copy is used instead."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyorder.training.data import DataError
+
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data"
+SPLITS = {
+    "train": "train",
+    "val": "val",
+    "test_2016_flickr": "test_2016_flickr",
+    "test_2017_flickr": "test_2017_flickr",
+}
+WMT_TRAIN = {
+    "europarl-v7": "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+    "commoncrawl": "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+    "news-commentary-v9": "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+}
+WMT_DEV = "https://www.statmt.org/wmt14/dev.tgz"
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a corpus: where it is laid out, and the address of its gzip."""
+
+    path: str
+    url: str
+
+
+def multi30k() -> list[File]:
+    """Task 1 (translation pairs) and task 2 (independent captions in both languages, training split)."""
+    out = []
+    for language in ("de", "en"):
+        for ours, theirs in SPLITS.items():
+            name = f"{ours}.{language}.gz"
+            out.append(File(f"multi30k/parallel/{name}", f"{MULTI30K}/task1/raw/{theirs}.{language}.gz"))
+        for k in range(1, 6):
+            name = f"train.{k}.{language}.gz"
+            out.append(File(f"multi30k/mono/{name}", f"{MULTI30K}/task2/raw/{name}"))
+    return out
+
+
+def fetch(corpus: str, folder: Path, source: Path | None = None) -> Iterator[str]:
+    """Lay `corpus` out under `folder`, from `source` where given; a line about each file."""
+    if corpus == "multi30k":
+        if source is not None:
+            yield from copy_tree(source, folder)
+        else:
+            for file in multi30k():
+                yield _download(file.url, folder / file.path)
+    elif corpus == "wmt14":
+        if source is not None:
+            yield from copy_tree(source, folder / "wmt14")
+        else:
+            yield from _wmt14(folder / "wmt14")
+    else:
+        raise DataError(f"no corpus {corpus!r}: there are multi30k and wmt14")
+
+
+def copy_tree(source: Path, folder: Path) -> Iterator[str]:
+    """Every text file under `source`, to the same place under `folder`."""
+    files = [p for p in sorted(source.rglob("*")) if p.is_file() and p.suffix in (".gz", ".tsv", ".de", ".en")]
+    if not files:
+        raise DataError(f"{source} has no text files (.de, .en, .tsv, .gz)")
+    for path in files:
+        target = folder / path.relative_to(source)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target)
+        yield str(target)
+
+
+def _get(url: str) -> bytes:
+    try:
+        with urllib.request.urlopen(url, timeout=60) as response:
+            content: bytes = response.read()
+    except (urllib.error.URLError, OSError) as error:
+        raise DataError(f"{url} cannot be fetched ({error}): with the files at hand, use --from FOLDER") from None
+    return content
+
+
+def _download(url: str, target: Path) -> str:
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = _get(url)
+        gzip.decompress(content)  # a page about an error is no gzip
+        aside = target.with_name(target.name + ".new")
+        aside.write_bytes(content)
+        aside.replace(target)
+    return str(target)
+
+
+def _wmt14(folder: Path) -> Iterator[str]:
+    """Europarl, Common Crawl and News Commentary as one training file a language; newstest2013 and 2014."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not all((folder / f"train.{k}.gz").exists() for k in ("de", "en")):
+        with gzip.open(folder / "train.de.gz.new", "wb") as de, gzip.open(folder / "train.en.gz.new", "wb") as en:
+            for name, url in WMT_TRAIN.items():
+                with tarfile.open(fileobj=io.BytesIO(_get(url)), mode="r:gz") as archive:
+                    for member in archive.getmembers():
+                        if f"{name}.de-en." in member.name and member.name[-3:] in (".de", ".en"):
+                            content = archive.extractfile(member)
+                            assert content is not None
+                            shutil.copyfileobj(content, de if member.name.endswith(".de") else en)
+        for k in ("de", "en"):
+            (folder / f"train.{k}.gz.new").replace(folder / f"train.{k}.gz")
+    for k in ("de", "en"):
+        yield str(folder / f"train.{k}.gz")
+    with tarfile.open(fileobj=io.BytesIO(_get(WMT_DEV)), mode="r:gz") as archive:
+        for member in archive.getmembers():
+            stem = Path(member.name).name
+            if stem in ("newstest2013.de", "newstest2013.en"):
+                content = archive.extractfile(member)
+                assert content is not None
+                (folder / stem).write_bytes(content.read())
+                yield str(folder / stem)

@@ -1,0 +1,161 @@
+"""Text from files: parallel or tab-separated, plain or gzip, or a Hugging Face dataset; bad lines are counted."""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+
+class DataError(ValueError):
+    """Data that cannot be used: what is wrong, where, and what to do."""
+
+
+@dataclass
+class Report:
+    """How many lines of a corpus were kept, and why others were not."""
+
+    name: str
+    kept: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, int] = field(default_factory=dict)  # reason → the first line number, from 1
+
+    def skip(self, reason: str, line: int) -> None:
+        self.skipped[reason] += 1
+        self.examples.setdefault(reason, line)
+
+    def __str__(self) -> str:
+        bad = ", ".join(f"{n} {reason} (first: line {self.examples[reason]})" for reason, n in self.skipped.items())
+        return f"{self.name}: {self.kept} kept" + (f", skipped {bad}" if bad else "")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Sentences in two languages, line by line."""
+
+    first: list[str]
+    second: list[str]
+    report: Report
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Sentences in one language."""
+
+    lines: list[str]
+    report: Report
+
+
+def read_lines(path: Path | str) -> Iterator[bytes]:
+    """The lines of a file, without their ends; gzip is recognised by its content."""
+    path = Path(path)
+    try:
+        with path.open("rb") as probe:
+            packed = probe.read(2) == b"\x1f\x8b"
+        with gzip.open(path, "rb") if packed else path.open("rb") as file:
+            for line in file:
+                yield line.rstrip(b"\r\n")
+    except FileNotFoundError:
+        raise DataError(f"{path} does not exist") from None
+    except (EOFError, gzip.BadGzipFile, OSError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from None
+
+
+def _usable(raw: bytes, line: int, report: Report, longest: int) -> str | None:
+    """The text of a line, or None after noting why not."""
+    try:
+        text = raw.decode("utf-8").strip()
+    except UnicodeDecodeError:
+        report.skip("not UTF-8", line)
+        return None
+    if not text:
+        report.skip("empty", line)
+    elif len(text) > longest:
+        report.skip(f"longer than {longest} characters", line)
+    else:
+        return text
+    return None
+
+
+def _collect(rows: Iterable[tuple[bytes, bytes] | None], report: Report, longest: int) -> Pairs:
+    first, second = [], []
+    for number, row in enumerate(rows, 1):
+        if row is None:
+            report.skip("wrong number of fields", number)
+            continue
+        a = _usable(row[0], number, report, longest)
+        b = _usable(row[1], number, report, longest) if a is not None else None
+        if a is not None and b is not None:
+            first.append(a)
+            second.append(b)
+    report.kept = len(first)
+    return Pairs(first, second, report)
+
+
+def read_parallel(first: Path | str, second: Path | str, longest: int = 1000) -> Pairs:
+    """Two files, one sentence a line, line i of one the translation of line i of the other."""
+    report = Report(f"{first} + {second}")
+
+    def rows() -> Iterator[tuple[bytes, bytes]]:
+        for number, (a, b) in enumerate(zip_longest(read_lines(first), read_lines(second)), 1):
+            if a is None or b is None:
+                short = first if a is None else second
+                raise DataError(
+                    f"{first} and {second} are not aligned: {short} ends after {number - 1} lines, the other goes on. "
+                    "Line i of one must be the translation of line i of the other"
+                )
+            yield a, b
+
+    return _collect(rows(), report, longest)
+
+
+def read_tsv(path: Path | str, longest: int = 1000) -> Pairs:
+    """One file, first language TAB second language."""
+
+    def rows() -> Iterator[tuple[bytes, bytes] | None]:
+        for line in read_lines(path):
+            parts = line.split(b"\t")
+            yield (parts[0], parts[1]) if len(parts) == 2 else None
+
+    return _collect(rows(), Report(str(path)), longest)
+
+
+def read_texts(path: Path | str, longest: int = 1000) -> Texts:
+    """One file, one sentence a line."""
+    report = Report(str(path))
+    usable = (_usable(raw, number, report, longest) for number, raw in enumerate(read_lines(path), 1))
+    lines = [text for text in usable if text is not None]
+    report.kept = len(lines)
+    return Texts(lines, report)
+
+
+def read_hub(name: str, config: str | None, split: str, languages: tuple[str, str], longest: int = 1000) -> Pairs:
+    """A Hugging Face dataset with rows {"translation": {"de": …, "en": …}} or {"de": …, "en": …}."""
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise DataError(f"reading the dataset {name!r} needs one more package: pip install datasets") from None
+    report = Report(f"{name} ({split})")
+
+    def rows() -> Iterator[tuple[bytes, bytes] | None]:
+        for row in load_dataset(name, config, split=split):
+            both: Any = row.get("translation", row)
+            if any(not isinstance(both.get(language), str) for language in languages):
+                yield None
+            else:
+                yield both[languages[0]].encode(), both[languages[1]].encode()
+
+    return _collect(rows(), report, longest)
+
+
+def copy_task(n: int, seed: int) -> Pairs:
+    """Random sequences of 3 to 10 letters, each its own translation: the smallest thing that can be learned."""
+    import random
+
+    draw = random.Random(seed)
+    lines = [" ".join(draw.choices("abcdefghijklmnopqrst", k=draw.randint(3, 10))) for _ in range(n)]
+    return Pairs(lines, list(lines), Report("copy task", kept=n))

@@ -1,0 +1,183 @@
+"""The training objectives: examples of a corpus → a batch of tensors → the sum of losses at the predicted symbols."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.models.translation import Source
+from anyorder.training.batches import Ragged
+from anyorder.training.masking import Corruption, canvas
+
+Batch = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokenised sentences: pairs, or single ones with a language each. An example is a row; rows may repeat."""
+
+    first: Ragged
+    second: Ragged | None = None
+    language: Tensor | None = None  # (N,) of single sentences
+    target: Tensor | None = None  # (N,) 0 or 1, where only this side of a pair may be predicted (distilled targets)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+class Objective(Protocol):
+    """What a model is trained for. It is also the module that runs in each process, so that gradients are shared."""
+
+    corpus: Corpus
+    sizes: Tensor  # (N,) tokens that an example costs
+    keys: Tensor  # (N,) examples with like keys are batched together
+
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch: ...
+
+    def __call__(self, **batch: Tensor) -> Tensor: ...
+
+
+class _Objective(nn.Module):
+    def __init__(self, model: Any, corpus: Corpus, smoothing: float, corruption: Corruption) -> None:
+        super().__init__()
+        self.model, self.corpus, self.smoothing, self.corruption = model, corpus, smoothing, corruption
+        self.sizes, self.keys = self.measure(corpus)
+
+    def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError
+
+    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
+        """Σ of label-smoothed cross-entropies at (M, D) and (M,), the head only there."""
+        smoothing = self.smoothing if self.training else 0.0
+        return F.cross_entropy(self.model.logits(states), targets, label_smoothing=smoothing, reduction="sum")
+
+
+class MaskedLM(_Objective):
+    """Masked symbols of single sentences in either language."""
+
+    def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        sizes = corpus.first.lengths + 2
+        return sizes, sizes
+
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+        assert corpus.language is not None
+        c = canvas([(corpus.first, rows, 0)], self.model.symbols)
+        tokens, chosen = self.corruption(
+            c.tokens, c.sides == 0, self.model.symbols, self.model.architecture.vocabulary, generator
+        )
+        languages = corpus.language[rows][:, None].expand_as(tokens)
+        return _masked_batch(c.tokens, tokens, chosen, c.positions, languages, c.visible)
+
+    def forward(self, **b: Tensor) -> Tensor:
+        states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
+        return self.loss(states[b["chosen"]], b["targets"])
+
+
+class MaskedTranslation(MaskedLM):
+    """Two sentences beside each other; one side, picked at random, is masked at a uniform ratio."""
+
+    def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        assert corpus.second is not None
+        sizes = corpus.first.lengths + corpus.second.lengths + 4
+        return sizes, sizes
+
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+        assert corpus.second is not None
+        c = canvas([(corpus.first, rows, 0), (corpus.second, rows, 1)], self.model.symbols)
+        side = torch.randint(0, 2, (len(rows), 1), generator=generator)
+        if corpus.target is not None:
+            side = corpus.target[rows][:, None]
+        tokens, chosen = self.corruption(
+            c.tokens, c.sides == side, self.model.symbols, self.model.architecture.vocabulary, generator
+        )
+        return _masked_batch(c.tokens, tokens, chosen, c.positions, c.languages, c.visible)
+
+
+def _masked_batch(
+    original: Tensor, tokens: Tensor, chosen: Tensor, positions: Tensor, languages: Tensor, visible: Tensor | None
+) -> Batch:
+    batch = {"tokens": tokens, "chosen": chosen, "targets": original[chosen]}
+    batch |= {"positions": positions, "languages": languages, "count": chosen.sum()}
+    return batch if visible is None else batch | {"visible": visible}
+
+
+class _Directed(_Objective):
+    """Examples are (pair, direction): example e < N is pair e forwards, e ≥ N pair e − N backwards.
+
+    Where pairs have one target side only, there are N examples, each in its own direction.
+    """
+
+    def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        assert corpus.second is not None
+        a, b = corpus.first.lengths, corpus.second.lengths
+        sizes = a + b + 4
+        wide = int(max(a.max(), b.max())) + 1
+        forwards, backwards = b * wide + a, a * wide + b  # by target length, then source length
+        if corpus.target is not None:
+            return sizes, torch.where(corpus.target == 1, forwards, backwards)
+        return torch.cat([sizes, sizes]), torch.cat([forwards, backwards])
+
+    def sides(self, corpus: Corpus, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Source tokens, target tokens, target lengths, and direction (B,) of examples."""
+        assert corpus.second is not None
+        n, pad = len(corpus), self.model.pad_id
+        backwards = rows >= n if corpus.target is None else corpus.target[rows] == 0
+        rows = rows % n
+        (a, a_len), (b, b_len) = corpus.first.padded(rows, pad), corpus.second.padded(rows, pad)
+        width = max(a.shape[1], b.shape[1])
+        a, b = (F.pad(x, (0, width - x.shape[1]), value=pad) for x in (a, b))
+        source, target = torch.where(backwards[:, None], b, a), torch.where(backwards[:, None], a, b)
+        lengths = torch.where(backwards, a_len, b_len)
+        source = source[:, : int(torch.where(backwards, b_len, a_len).max())]
+        return source, target[:, : int(lengths.max())], lengths, backwards.long()
+
+
+class Autoregressive(_Directed):
+    """Each symbol from those before it, and </s> at the end."""
+
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+        source, target, lengths, direction = self.sides(corpus, rows)
+        target = F.pad(target, (0, 1), value=self.model.pad_id)
+        target.scatter_(1, lengths[:, None], self.model.symbols.eos)
+        return {"source": source, "target": target, "direction": direction, "count": (lengths + 1).sum()}
+
+    def forward(self, **b: Tensor) -> Tensor:
+        context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
+        real = b["target"].ne(self.model.pad_id)
+        return self.loss(self.model.states(context, b["target"])[real], b["target"][real])
+
+
+class ConditionalMasked(_Directed):
+    """Masked symbols of the target given the encoded source, and the target's length."""
+
+    length_weight = 0.1  # of the length loss, a sentence's share against a symbol's
+
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+        source, target, lengths, direction = self.sides(corpus, rows)
+        model = self.model
+        tokens, chosen = self.corruption(
+            target, target.ne(model.pad_id), model.symbols, model.architecture.vocabulary, generator
+        )
+        batch = {"source": source, "tokens": tokens, "chosen": chosen, "targets": target[chosen]}
+        return batch | {"direction": direction, "lengths": lengths, "count": chosen.sum()}
+
+    def forward(self, **b: Tensor) -> Tensor:
+        context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
+        states = self.model.hidden(context, b["tokens"])
+        loss = self.loss(states[b["chosen"]], b["targets"])
+        if self.training:
+            length = F.nll_loss(self.model.log_length(context), b["lengths"], reduction="sum")
+            loss = loss + self.length_weight * length
+        return loss
+
+
+OBJECTIVES = {
+    "masked-lm": MaskedLM,
+    "masked-translation": MaskedTranslation,
+    "autoregressive": Autoregressive,
+    "cmlm": ConditionalMasked,
+}

@@ -1,0 +1,164 @@
+"""A whole configuration: prepare the data, then each stage in order; finished stages are not repeated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from anyorder.core import Counts
+from anyorder.models.folder import classes, load_model, save_model
+from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.translation import Symbols
+from anyorder.training.batches import Ragged
+from anyorder.training.checkpoint import TrainingError, write_atomically
+from anyorder.training.config import Config, Stage
+from anyorder.training.masking import Corruption
+from anyorder.training.objectives import OBJECTIVES, Corpus
+from anyorder.training.prepare import Prepared, prepare, read_distilled
+from anyorder.training.trainer import BEST, Trainer
+from anyorder.training.translate import bleu, translate
+
+BELONGINGS = ("tokenizer.json", "lengths.json")  # of every model folder
+
+
+def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
+    """Run the stages (or the one named `only`) under `out`; the model folder of each."""
+    names = [stage.name for stage in config.stages]
+    if only is not None and only not in names:
+        raise TrainingError(f"no stage {only!r}: the configuration has {', '.join(names)}")
+    prepared = _prepare(config, out)
+    write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
+    folders = []
+    for stage in config.stages:
+        if only in (None, stage.name):
+            folders.append(run_stage(config, stage, prepared, out))
+    return folders
+
+
+def _prepare(config: Config, out: Path) -> Prepared:
+    """The main process prepares; the others then find its files."""
+    from accelerate import PartialState
+
+    state = PartialState()
+    longest = config.model.positions - 2
+
+    def say(line: str) -> None:
+        if state.is_main_process:
+            print(line, file=sys.stderr)
+
+    with state.main_process_first():
+        return prepare(config, out, say, longest)
+
+
+def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Path:
+    """Train one stage; its best model's folder."""
+    folder = out / stage.name
+    model = build(config, stage, prepared, out)
+    corruption = Corruption(stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert)
+    train, valid = prepared.train, prepared.valid
+    if stage.target:
+        train = read_distilled(Path(stage.target), prepared.tokenizer, config, config.model.positions - 2)
+    if stage.objective == "masked-lm":
+        train, valid = prepared.monolingual, _single(prepared.valid)
+    objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
+    scorer = Scorer(config, stage, prepared, out) if stage.objective != "masked-lm" and stage.bleu_sentences else None
+
+    def finish(best: Path) -> None:
+        for name in BELONGINGS:
+            shutil.copyfile(out / name, best / name)
+
+    Trainer(stage, objective, valid, folder, scorer, finish).run()
+    return folder / BEST
+
+
+def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
+    """The stage's model, with fresh weights or those of where it starts."""
+    torch.manual_seed(stage.seed)
+    dropouts = {"dropout": stage.dropout, "attention_dropout": stage.attention_dropout}
+    architecture = Architecture(len(prepared.tokenizer), **asdict(config.model), **dropouts)  # type: ignore[arg-type]
+    model = classes()[stage.objective](architecture, Symbols(), tuple(config.data.languages))
+    if stage.start:
+        begin_from(model, _start_folder(config, stage, out))
+    return model
+
+
+def _start_folder(config: Config, stage: Stage, out: Path) -> Path:
+    if stage.start in [s.name for s in config.stages]:
+        folder = out / stage.start / BEST
+        if not folder.exists():
+            raise TrainingError(f"stage {stage.name!r} starts from {stage.start!r}, which has not been trained yet")
+        return folder
+    return Path(stage.start)
+
+
+def begin_from(model: Any, folder: Path) -> None:
+    """Copy what a pretrained model has of this one; attention between encoder and decoder stays fresh."""
+    start = load_model(folder)
+    ours = (replace(model.architecture, dropout=0.0, attention_dropout=0.0), model.languages)
+    theirs = (replace(start.architecture, dropout=0.0, attention_dropout=0.0), start.languages)
+    if ours != theirs:
+        raise TrainingError(f"{folder} does not fit: it is {theirs}, this stage is {ours}")
+    if type(start) is type(model):
+        model.load_state_dict(start.state_dict())
+        return
+    transformer = getattr(start, "transformer", None)
+    if not isinstance(transformer, Transformer):
+        raise TrainingError(f"{folder} is a {start.kind} model: a {model.kind} model cannot start from it")
+    if hasattr(model, "start_from"):
+        model.start_from(transformer)
+    else:
+        model.transformer.load_state_dict(transformer.state_dict())
+
+
+def _single(pairs: Corpus) -> Corpus:
+    """Both sides of pairs as single sentences."""
+    assert pairs.second is not None
+    rows = [[side.row(i) for i in range(len(side))] for side in (pairs.first, pairs.second)]
+    return Corpus(Ragged.of(rows[0] + rows[1]), language=torch.tensor([0] * len(rows[0]) + [1] * len(rows[1])))
+
+
+def read_lengths(path: Path) -> dict[str, Counts]:
+    """lengths.json → p(L|X) by direction."""
+    table = json.loads(path.read_text(encoding="utf-8"))
+    return {
+        direction: Counts.of((int(s), int(t)) for s, row in rows.items() for t, n in row.items() for _ in range(n))
+        for direction, rows in table.items()
+    }
+
+
+class Scorer:
+    """Validation BLEU on the first sentences of the validation pairs, in both directions."""
+
+    def __init__(self, config: Config, stage: Stage, prepared: Prepared, out: Path) -> None:
+        self.languages, self.tokenizer = config.data.languages, prepared.tokenizer
+        self.lengths = None if stage.objective == "cmlm" else read_lengths(out / "lengths.json")
+        n = stage.bleu_sentences
+        self.references = [side[:n] for side in prepared.references]
+        sides = [self.tokenizer.encode(t, k) for t, k in zip(self.references, self.languages, strict=True)]
+        limit = config.model.positions - 2
+        self.sources = [Ragged.of([row[:limit] for row in side]) for side in sides]
+
+    def __call__(self, model: Any) -> dict[str, float]:
+        model.eval()
+        out = {}
+        for s, t in ((0, 1), (1, 0)):
+            direction = f"{self.languages[s]}-{self.languages[t]}"
+            counts = self.lengths[direction] if self.lengths else None
+            with torch.inference_mode():
+                ids = translate(model, self.sources[s], s, t, counts)
+            out[direction] = bleu(self.tokenizer.decode(ids, self.languages[t]), self.references[t])
+        return out
+
+
+def export(folder: Path, out: Path, half: bool = True) -> None:
+    """A trained model folder as it is shipped: float16, with what belongs to it."""
+    save_model(load_model(folder), out, half=half)
+    for name in BELONGINGS:
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, out / name)
