@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from support import Hashed, each_alone, masks, sentences
 
-from anyorder.core import Cost, Decoder, NoContext, decode, unroll
+from anyorder.core import Cost, Decoder, NoContext, block, decode, unroll
 from anyorder.models.table import Table
 from anyorder.recipes import (
     STRATEGIES,
@@ -193,17 +194,48 @@ def test_fast_dllm() -> None:
     assert passes < length
 
 
-def test_klass() -> None:
-    model, length, history = Hashed(3, sharpness=1.0), 9, 2
-    y, before, calm = [model.mask_id] * length, {}, dict.fromkeys(range(length), 0)
-    while model.mask_id in y:
-        p = {i: model.log_p(y, i) for i, v in enumerate(y) if v == model.mask_id}
-        for i in p:
-            moved = float((p[i].exp() * (p[i] - before[i])).sum()) if before else math.inf
-            calm[i] = calm[i] + 1 if moved < 0.8 else 0
-        ready = [i for i in p if calm[i] >= history and float(p[i].max().exp()) > 0.4]
-        y, before = greedy(model, y, ready or [max(p, key=lambda i: float(p[i].max()))]), p
-    assert run(model, length, klass(0.4, 0.8, history)) == y
+@pytest.mark.parametrize("size", [3, 4, 9])
+@pytest.mark.parametrize("seed", range(4))
+def test_klass(seed: int, size: int) -> None:
+    """In blocks too, as its authors run it: a block's positions are first seen when their turn comes."""
+    model, length, history = Hashed(3, sharpness=1.0, seed=seed), 9, 2
+    y, steps = [model.mask_id] * length, 0
+    for start in range(0, length, size):
+        before, calm = {}, dict.fromkeys(range(length), 0)
+        while p := {i: model.log_p(y, i) for i in range(start, min(start + size, length)) if y[i] == model.mask_id}:
+            for i in p:
+                moved = float((p[i].exp() * (p[i] - before[i])).sum()) if before else math.inf
+                calm[i] = calm[i] + 1 if moved < 0.8 else 0
+            ready = [i for i in p if calm[i] >= history and float(p[i].max().exp()) > 0.4]
+            y, before = greedy(model, y, ready or [max(p, key=lambda i: float(p[i].max()))]), p
+            steps += 1
+    decoder = klass(0.4, 0.8, history)
+    decoder = replace(decoder, coordinates=replace(decoder.coordinates, among=block(size)))
+    result = decode(model, NoContext(), masks(model, length, dtype=torch.float64), decoder)
+    assert result.tokens[0].tolist() == y and int(result.steps) == steps
+
+
+def test_autoregressive_rows_end_when_they_end() -> None:
+    model = Hashed(5, causal=True)
+    context, state = sentences(model, [9] * 12)
+    state = replace(state, seed=torch.arange(12))
+    context = model.encode(torch.arange(12))
+    result = decode(model, context, state, autoregressive(9, 0))
+    assert len(set(result.steps.tolist())) > 3
+    for r in range(12):
+        row = torch.tensor([r])
+        alone = decode(model, context.take(row), state.take(row), autoregressive(9, 0))
+        assert torch.equal(alone.tokens[0], result.tokens[r]) and torch.equal(alone.score[0], result.score[r])
+
+
+def test_easy_first_hears_entropies_beside_a_model_that_never_says_mask() -> None:
+    """log p(<mask>) = −inf is the same for all, so easy-first is then the order of entropies, however close."""
+    for seed in range(5):
+        table = Table(6, 2, seed, sharpness=0.1)
+        first = next(unroll(table, NoContext(), masks(table, 6), STRATEGIES["easy-first"]))
+        assert first.judged is not None and first.judged.entropy is not None
+        assert float(first.judged.entropy[first.z] - first.judged.entropy.min()) < 2e-5
+        assert float(first.judged.entropy.max() - first.judged.entropy.min()) > 1e-4
 
 
 def test_constant_time_easy_first() -> None:

@@ -157,6 +157,16 @@ def test_conditionals_are_what_they_are_called(conditionals: str) -> None:
     assert float(step.state.score) == pytest.approx(float(model.log_p(hidden, i).max()))
 
 
+@pytest.mark.parametrize("conditionals", ["visible", "masked"])
+def test_symbols_written_together_do_not_see_each_other(conditionals: str) -> None:
+    model, y = Hashed(), [4, 0, 2]
+    c = Coordinates(negent, fixed(2), everywhere, conditionals=conditionals)  # type: ignore[arg-type]
+    (step,) = unroll(model, NoContext(), written(model, torch.tensor([y]), dtype=torch.float64), Decoder(c, steps=1))
+    hidden = [model.mask_id if z else v for z, v in zip(step.z[0].tolist(), y, strict=True)]
+    expected = [int(model.log_p(hidden, i).argmax()) if v == model.mask_id else v for i, v in enumerate(hidden)]
+    assert step.state.tokens[0].tolist() == expected and hidden.count(model.mask_id) == 2
+
+
 def test_revisit_goes_over_everything_again() -> None:
     model = Hashed()
     context, state = sentences(model, [4, 3])

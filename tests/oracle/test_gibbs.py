@@ -13,6 +13,7 @@ from anyorder.core import (
     NoContext,
     Order,
     Symbols,
+    begin,
     chains,
     confidence,
     everywhere,
@@ -50,6 +51,16 @@ def test_uniform_coordinates_are_stationary_from_p_and_reach_it_from_nothing() -
 @pytest.mark.parametrize("order", [leftmost, position], ids=str)
 def test_coordinates_that_do_not_look_need_no_correction(order: Order) -> None:
     assert stationary(Table(3, 3, seed=2), sampler(order, temperature=1.0)) > 1e-4
+
+
+def test_a_prompt_stays_and_the_rest_is_its_conditional() -> None:
+    table = Table(3, 3, seed=6, sharpness=1.0)
+    canvas = torch.full((N, 3), table.mask_id)
+    canvas[:, 1] = 2
+    state = begin(canvas, table.mask_id, table.pad_id)
+    tokens = chains(table, NoContext(), state, sampler(negent + logp, 1.0), burn_in=29).tokens[0]
+    conditional = torch.where(table.sequences[:, 1] == 2, table.p, 0.0)
+    assert p_value(histogram(table, tokens), conditional / conditional.sum()) > 1e-4
 
 
 ADAPTIVE = [  # joints, orders and temperatures at which the uncorrected chain is visibly off
