@@ -66,9 +66,10 @@ def test_the_wrong_kind_of_model(run: Run, bert_folder: Path, model_folder: Path
 
 def test_models(run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyorder.catalog.SHIPPED", model_folder.parent)
-    (model_folder / "scores.json").write_text(json.dumps([{"BLEU": 1.5, "test": "x"}]))
+    card = "# Tiny\n\n| test | BLEU |\n|---|---:|\n| x | **1.5** |\n| y | 2 |\n\n| other | table |\n"
+    (model_folder / "README.md").write_text(card)
     done = run("models")
-    assert done.code == 0 and "tiny-ar" in done.out and "BLEU 1.5" in done.out
+    assert done.code == 0 and "tiny-ar" in done.out and "test x, BLEU 1.5" in done.out and "other" not in done.out
     found = {m["name"]: m for m in map(json.loads, run("models", "--json").lines)}
     assert found["tiny"]["languages"] == ["de", "en"] and found["tiny-ar"]["kind"] == "autoregressive"
     near = run("translate", "x", "--to", "en", "-m", "tinny")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,20 +31,28 @@ def models(
         if model["learned"]:
             typer.echo(f"\tlearned orders: {', '.join(model['learned'])}")
         for score in model["scores"]:
-            typer.echo("\t" + ", ".join(f"{key} {value}" for key, value in score.items()))
+            typer.echo("\t" + ", ".join(f"{key} {value}".strip() for key, value in score.items()))
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """A model folder in a few facts; scores.json, where there is one, holds a list of measurements."""
+    """A model folder in a few facts; its scores are the first table of its card, README.md."""
     from anyorder.catalog import our_config
 
     config = our_config(folder) or {}
-    scores = folder / "scores.json"
+    card = folder / "README.md"
     return {
         "name": folder.name,
         "kind": config.get("kind"),
         "languages": config.get("languages", []),
         "megabytes": round(sum(f.stat().st_size for f in folder.iterdir() if f.is_file()) / 1e6, 1),
         "learned": sorted(f.stem.removeprefix("policy-") for f in folder.glob("policy-*.safetensors")),
-        "scores": json.loads(scores.read_text(encoding="utf-8")) if scores.exists() else [],
+        "scores": _first_table(card.read_text(encoding="utf-8")) if card.exists() else [],
     }
+
+
+def _first_table(page: str) -> list[dict[str, str]]:
+    """The rows of the first Markdown table, by column."""
+    lines = itertools.dropwhile(lambda line: not line.startswith("|"), page.splitlines())
+    table = list(itertools.takewhile(lambda line: line.startswith("|"), lines))
+    head, *rows = [[cell.strip(" *`") for cell in line.strip().strip("|").split("|")] for line in table] or [[]]
+    return [dict(zip(head, row, strict=False)) for row in rows[1:]]
