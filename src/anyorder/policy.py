@@ -31,7 +31,7 @@ class Inputs(NamedTuple):
     """What π_θ and V_θ see of B states with M positions each. The model is frozen, so this can be kept."""
 
     hidden: Tensor  # (B, M, D) h_i
-    features: Tensor  # (B, M, F) handcrafted φ_i beside it, F = 0 in the paper
+    features: Tensor  # (B, M, 2F) handcrafted φ_i beside it and their reciprocal ranks, F = 0 in the paper
     candidates: Tensor  # (B, M) bool: the positions that may be chosen
     mean: Tensor  # (B, D) 1/L Σ_i h_i over open positions
     past: Tensor  # (B, D) Σ_j h^j_{a_j}
@@ -51,7 +51,7 @@ class Policy(nn.Module, Order):
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
-        self.inner = nn.Linear(seen + len(self.features), hidden)
+        self.inner = nn.Linear(seen + 2 * len(self.features), hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
         self.slot = nn.Embedding(history, width) if history else None  # emb_θ
@@ -82,9 +82,11 @@ class Policy(nn.Module, Order):
         if CHOSEN in state.memory:
             filled = state.memory[FILLED]
             past, count = (state.memory[CHOSEN] * filled[..., None]).sum(1), filled.sum(-1)
-        columns = [FEATURES[name](state, view)[..., None] for name in self.features]
-        features = torch.cat(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
-        return Inputs(hidden, features, state.masked, torch.einsum("nl,nld->nd", weight, hidden), past, count)
+        candidates = state.masked
+        phi = [FEATURES[name](state, view).masked_fill(~candidates, 0.0) for name in self.features]
+        columns = [c for f in phi for c in (f, reciprocal_rank(f, candidates))]
+        features = torch.stack(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
+        return Inputs(hidden, features, candidates, torch.einsum("nl,nld->nd", weight, hidden), past, count)
 
     def scores(self, x: Inputs) -> Tensor:
         """f_θ(h_i, h̄): (B, M)"""
@@ -155,6 +157,13 @@ class Policy(nn.Module, Order):
         policy = cls(**settings | {"features": tuple(settings["features"])})
         policy.load_state_dict(weights)
         return policy.eval()
+
+
+def reciprocal_rank(phi: Tensor, candidates: Tensor) -> Tensor:
+    """1 for the candidate with the largest φ, 1/2 for the next, …; 0 elsewhere. Free of φ's scale.  (N, L) → (N, L)"""
+    order = phi.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+    rank = order.argsort(dim=-1)
+    return torch.where(candidates, 1.0 / (1 + rank), 0.0)
 
 
 def check_width(policy: Policy, width: int) -> None:

@@ -95,6 +95,34 @@ def test_episodes_are_canvases_of_the_references_length(model: Path, tmp_path: P
     assert edit_distance(state, texts).tolist() == (-lengths).tolist()  # all masks: everything is wrong
 
 
+def test_a_hugging_face_masked_lm_learns_an_order_too(tmp_path: Path) -> None:
+    import transformers as hf
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    names = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]", *"abcdefgh"]
+    words = Tokenizer(models.WordLevel({w: i for i, w in enumerate(names)}, "[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    special = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    hf.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]", **special).save_pretrained(tmp_path / "lm")
+    sizes = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12}
+    hf.BertForMaskedLM(hf.BertConfig(vocab_size=len(names), **sizes)).save_pretrained(tmp_path / "lm")
+    (tmp_path / "text").write_text("a b c d\ne f g\nh a h a h\nb b\n")
+    config = CONFIG.format(model=tmp_path / "lm", method="imitation", iterations=2).split("[data]")
+    config[0] = config[0].replace('direction = "b-a"', "")
+    policy_part = config[1][config[1].index("[policy]") :]
+    files = '[{ files = ["text"] }]'
+    data = f'[data]\nlanguages = []\nroot = "{tmp_path}"\ntrain = {files}\nvalid = {files}\n'
+    (tmp_path / "p.toml").write_text(config[0] + data + policy_part)
+    settings = policy_config(tmp_path / "p.toml")
+    assert settings is not None
+    file = train_policy(settings, tmp_path / "run")
+    policy = Policy.load(file)
+    assert file.name == "policy.safetensors" and policy.width == 12 and 0 <= policy.about["validation right, %"] <= 100
+    found = load(tmp_path / "lm").fill("a [MASK] [MASK] d", n=1, order=policy, beam=1)
+    assert len(found[0].tokens) == 2
+
+
 def test_other_files_are_left_to_others_and_mistakes_are_told(model: Path, tmp_path: Path) -> None:
     (tmp_path / "stages.toml").write_text('name = "x"\n')
     assert policy_config(tmp_path / "stages.toml") is None

@@ -10,7 +10,7 @@ from torch import nn
 from toys import MASK, PAD, ChainTask
 
 from anyorder.core import Coordinates, Decoder, beam, block, constant, decode, everywhere, leftmost, threshold, unroll
-from anyorder.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width
+from anyorder.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width, reciprocal_rank
 
 WIDTH = 7  # of the toy's hidden states
 
@@ -39,6 +39,19 @@ def test_scores_and_values_are_the_formulas() -> None:
     hidden = (seen @ policy.inner.weight.T + policy.inner.bias).relu()
     torch.testing.assert_close(policy.scores(x)[0], hidden @ policy.outer.weight[0] + policy.outer.bias)
     torch.testing.assert_close(policy.values(x)[0], seen.mean(0) @ policy.critic.weight[0] + policy.critic.bias[0])
+
+
+def test_features_come_with_their_reciprocal_ranks() -> None:
+    phi, candidates = torch.tensor([[3.0, -1.0, 9.0, 5.0]]), torch.tensor([[True, True, False, True]])
+    torch.testing.assert_close(reciprocal_rank(phi, candidates), torch.tensor([[1 / 2, 1 / 3, 0.0, 1.0]]))
+    task = ChainTask()
+    context, state, _ = task.start(1, 0)
+    first = next(unroll(task.model, context, state, Decoder(Coordinates(some_policy(0, ("leftmost",))), task.symbols)))
+    assert first.judged is not None
+    x = some_policy(0, ("leftmost",)).inputs(first.state, first.judged)
+    left = first.state.masked[0].nonzero()[:, 0]
+    assert x.features[0, left, 0].tolist() == (-left).tolist()
+    torch.testing.assert_close(x.features[0, left, 1], 1 / torch.arange(1.0, 6))
 
 
 def test_it_remembers_the_last_k_chosen_vectors_oldest_first() -> None:

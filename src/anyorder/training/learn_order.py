@@ -1,4 +1,4 @@
-"""`anyorder train policy.toml`: learn a translation model's order; one direction, one small file."""
+"""`anyorder train policy.toml`: learn the order of a translation or masked language model, kept in one small file."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from anyorder.core.order import Order
-from anyorder.core.state import begin, canvas
-from anyorder.core.symbols import Symbols
-from anyorder.models.translation import Source
 from anyorder.policy import Policy, check_width
-from anyorder.search import padded
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
-from anyorder.training.config import ConfigError, Data, _build
+from anyorder.training.config import ConfigError, Corpus, Data, _build
+from anyorder.training.data import read_texts
+from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
-from anyorder.training.rollout import Episodes
-from anyorder.training.translate import bleu
-from anyorder.translator import Translator
+from anyorder.training.rollout import Task
+from anyorder.writer import Writer
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
@@ -35,11 +30,11 @@ class PolicyConfig:
 
     name: str
     model: str  # a shipped model's name, or a folder
-    direction: str  # "de-en"
-    data: Data
+    data: Data  # pairs; for a language model corpora of one file each
+    direction: str = ""  # "de-en"; none for a language model
     kind: str = "policy"
     start: str = ""  # a policy file to go on from, such as one trained by imitation
-    longest: int = 40  # symbols; pairs with a longer side are left out of training
+    longest: int = 40  # symbols; texts or pairs with a longer side are left out of training
     valid_sentences: int = 200  # translated at each validation; 0: all
     policy: Settings = field(default_factory=Settings)
 
@@ -61,71 +56,37 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
     return replace(config, data=replace(config.data, root=str(root))) if root else config
 
 
-class TranslationTask:
-    """Episodes are training pairs on a canvas of the reference's length; validation is BLEU, T = L, greedy."""
-
-    def __init__(
-        self,
-        translator: Translator,
-        direction: tuple[str, str],
-        train: tuple[Sequence[str], Sequence[str]],
-        valid: tuple[Sequence[str], Sequence[str]],
-        longest: int,
-    ) -> None:
-        self.translator, self.direction, self.valid = translator, direction, valid
-        self.model: Any = translator.model.eval()
-        special = self.model.symbols
-        self.symbols = Symbols(ban=(special.bos, special.eos, special.pad, special.unk, special.mask))
-        encode = translator.tokenizer.encode
-        pairs = zip(encode(list(train[0]), direction[0]), encode(list(train[1]), direction[1]), strict=True)
-        self.pairs = [(x, y) for x, y in pairs if 0 < len(x) <= longest and 0 < len(y) <= longest]
-        if not self.pairs:
-            raise ConfigError(f"no training pair has 1 to {longest} symbols on both sides: raise `longest`")
-        self.source, self.target = (translator.languages.index(language) for language in direction)
-
-    def draw(self, count: int, generator: torch.Generator) -> Episodes:
-        rows = torch.randint(len(self.pairs), (count,), generator=generator).tolist()
-        seed = int(torch.randint(1 << 30, (1,), generator=generator))
-        sources = padded([self.pairs[i][0] for i in rows], self.model.pad_id)
-        references = padded([self.pairs[i][1] for i in rows], self.model.pad_id)
-        with torch.inference_mode():
-            context = self.model.encode(Source(sources, self.source, self.target))
-        blank = canvas((references != self.model.pad_id).sum(-1), self.model.mask_id, self.model.pad_id)
-        return Episodes(context, begin(blank, self.model.mask_id, self.model.pad_id, seed=seed), references)
-
-    def validate(self, order: Order | str, **options: Any) -> float:
-        """BLEU of an order on the validation pairs, at the most likely length; options are those of a plan."""
-        source, target = self.direction
-        found = self.translator.translate(
-            list(self.valid[0]), target, source=source, order=order, **({"lengths": 1} | options)
-        )
-        return bleu([t.text for t in found], list(self.valid[1]))
-
-
-def task_of(config: PolicyConfig) -> TranslationTask:
+def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
     """The model and the data that a configuration names."""
     from anyorder.text import load
 
-    translator = load(config.model)
-    if not isinstance(translator, Translator) or translator.causal:
-        raise ConfigError(f"{config.model} is no undirected translation model: a policy orders one of those")
-    source, _, target = config.direction.partition("-")
-    direction = translator.direction(target, source)
-    flip = list(direction) != config.data.languages
-
-    def pairs(corpora: Sequence[Any]) -> tuple[list[str], list[str]]:
-        first, second = [], []
-        for corpus in corpora:
-            read = read_pairs(corpus, config.data)
-            first += read.first * corpus.repeat
-            second += read.second * corpus.repeat
-        return (second, first) if flip else (first, second)
-
-    valid = pairs(config.data.valid)
+    model, data = load(config.model), config.data
     kept = slice(0, config.valid_sentences or None)
-    return TranslationTask(
-        translator, direction, pairs(config.data.train), (valid[0][kept], valid[1][kept]), config.longest
-    )
+    if isinstance(model, Writer):
+        texts = [
+            [line for c in corpora for file in c.files for line in read_texts(Path(data.root) / file).lines]
+            for corpora in (data.train, data.valid)
+        ]
+        return FillTask(model, texts[0], texts[1][kept], config.longest)
+    if model.causal:
+        raise ConfigError(f"{config.model} writes from left to right only: there is no order to learn")
+    source, _, target = config.direction.partition("-")
+    direction = model.direction(target, source)
+
+    def pairs(corpora: Sequence[Corpus]) -> tuple[list[str], list[str]]:
+        read = [read_pairs(corpus, data) for corpus in corpora]
+        first, second = [x for r in read for x in r.first], [x for r in read for x in r.second]
+        return (first, second) if list(direction) == data.languages else (second, first)
+
+    valid = pairs(data.valid)
+    return TranslationTask(model, direction, pairs(data.train), (valid[0][kept], valid[1][kept]), config.longest)
+
+
+def width_of(task: Task) -> int:
+    """D of the model's hidden states."""
+    context, state, _ = task.draw(1, torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        return task.model.hidden(context, state.tokens).shape[-1]
 
 
 def new_policy(config: PolicyConfig, width: int) -> Policy:
@@ -144,7 +105,7 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
     """Train what a configuration says under `out`; the policy's file. Run again to go on where it stopped."""
     settings = config.policy
     task = task_of(config)
-    policy = new_policy(config, task.model.architecture.dim)
+    policy = new_policy(config, width_of(task))
     trainer = PolicyTrainer(task, policy, settings)
     out.mkdir(parents=True, exist_ok=True)
     state = load_checkpoint(out / CHECKPOINT)
@@ -152,23 +113,23 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
         trainer.restore(state, out / CHECKPOINT)
     write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     log = Log(out / LOG, trainer.iteration)
-    with Bar(config.name, settings.iterations, trainer.iteration) as bar:
+    with Bar(config.name, settings.iterations, trainer.iteration, task.measure) as bar:
 
         def report(numbers: dict[str, float]) -> None:
             log.write(step=trainer.iteration, **{k: round(v, 4) for k, v in numbers.items() if k != "iteration"})
             bar.show(trainer.iteration, numbers)
 
         trainer.run(report, lambda: save_checkpoint(out / CHECKPOINT, trainer.state()))
-    file = out / f"policy-{config.direction}.safetensors"
-    policy.about["validation BLEU"] = round(trainer.best, 2)
+    file = out / ("-".join(filter(None, ["policy", config.direction])) + ".safetensors")
+    policy.about[f"validation {task.measure}"] = round(trainer.best, 2)
     policy.save(file)
     return file
 
 
 class Bar:
-    """Mean reward, entropy of the order, clip fraction, explained variance and validation BLEU, live on stderr."""
+    """Mean reward, entropy of the order, clip fraction, explained variance and validation, live on stderr."""
 
-    def __init__(self, name: str, total: int, done: int) -> None:
+    def __init__(self, name: str, total: int, done: int, measure: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -177,6 +138,7 @@ class Bar:
         console, info = Console(stderr=True), TextColumn("{task.fields[info]}")
         self.bar = Progress(*columns, info, console=console, disable=not self.live)
         self.task = self.bar.add_task(name, total=total, completed=done, info="")
+        self.measure = measure
         self.smooth: dict[str, float] = {}
 
     def __enter__(self) -> Bar:
@@ -190,7 +152,8 @@ class Bar:
         names = ("reward", "entropy", "clip fraction", "explained variance", "agreement")
         for name in (n for n in names if n in numbers):
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]
-        info = "  ".join(f"{name} {value:.2f}" for name, value in self.smooth.items()) + f"  BLEU {numbers['best']:.2f}"
+        info = "  ".join(f"{name} {value:.2f}" for name, value in self.smooth.items())
+        info += f"  {self.measure} {numbers['best']:.2f}"
         self.bar.update(self.task, completed=done, info=info)
         if not self.live and "validation" in numbers:
             print(f"{done}  {info}  (now {numbers['validation']:.2f})", file=sys.stderr, flush=True)

@@ -57,7 +57,7 @@ class Moment:
     """One time step (s_t, a_t) of one episode."""
 
     hidden: Tensor  # (m, D) at the candidates
-    features: Tensor  # (m, F)
+    features: Tensor  # (m, 2F)
     mean: Tensor  # (D,)
     past: Tensor  # (D,)
     filled: int
