@@ -308,6 +308,7 @@ class Translator:
             if found.score[n, k] > -torch.inf
         ]
         path = [float(found.score[n, k]) for n, k, _ in flat]
+        scorer = self
         if plan.rescore == "path":
             scores = path
         else:
@@ -319,7 +320,7 @@ class Translator:
         out: list[list[Hypothesis]] = [[] for _ in rows]
         for (n, k, ids), text, score, path_score in zip(flat, texts, scores, path, strict=True):
             log_p = found.logp[n, k, : len(ids)].tolist()
-            normalised = score / max(1, len(ids) + self.causal)
+            normalised = score / max(1, len(ids) + scorer.causal)  # a causal model also writes </s>
             names = tuple(self.tokenizer.tokens(ids))
             out[n].append(Hypothesis(text, tuple(ids), names, tuple(log_p), normalised, path_score, rows[n].log_length))
         return out

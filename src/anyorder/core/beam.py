@@ -49,19 +49,20 @@ def beam(
 ) -> Beam:
     """The K best (Y, Z) paths of each of N rows, by s(h).
 
-    Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols (default K).
+    Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols
+    (default: K, or all there are).
     `coordinate_score=False` leaves log p(z) out of s(h); at τ = 0 positions are ranked but certain, and add nothing.
     Hypotheses with the same Y are merged, the best kept (merge=False keeps them all). `length_penalty` α divides final
     scores by L^α.
     """
-    K2 = K if K2 is None else K2
+    whole, K2 = K2 is None, K if K2 is None else K2
     for name, value in (("K", K), ("K1", K1), ("K2", K2)):
         if value < 1:
             raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
     if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
         raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
     cost = Cost()
-    reader = Reader(model, decoder.symbols, cost)
+    reader = Reader(model, decoder.symbols, cost, at_most=whole)
     N = len(state.tokens)
     device = state.tokens.device
     family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
@@ -182,8 +183,8 @@ def _expand(
     rows = s.take(m)
     view = reader.look(context.take(m), rows, at, hide=at if decoder.hide else None, top=K2)
     assert view.top_logp is not None and view.top_token is not None
-    logy = view.top_logp.new_full((*u.shape, K2), NO)
-    symbol = torch.zeros(*u.shape, K2, dtype=torch.int64, device=u.device)
+    shape = (*u.shape, view.top_logp.shape[-1])
+    logy, symbol = view.top_logp.new_full(shape, NO), torch.zeros(shape, dtype=torch.int64, device=u.device)
     logy[m, k], symbol[m, k] = view.top_logp[at], view.top_token[at]
     return logy, symbol
 

@@ -39,6 +39,7 @@ class Reader:
     symbols: Symbols
     cost: Cost
     width: int = 0  # |V|, learnt at the first look
+    at_most: bool = False  # asked for more best symbols than there are: give all there are
 
     def look(
         self,
@@ -143,6 +144,8 @@ class Reader:
         self.cost.head_rows += len(n)
         if self.width == 0:
             self.width = self.model.logits(hidden[:1]).shape[-1]
+        if top > self.width and self.at_most:
+            top = self.width
         if top > self.width:
             raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
         for part in _parts(torch.arange(len(n), device=n.device), CHUNK_LOGITS // self.width):

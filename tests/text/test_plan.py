@@ -1,0 +1,58 @@
+"""Plans: what a person types becomes the composition it names; mistakes are answered with what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anyorder.core import Times, anneal, constant, everywhere, fixed, masked, negent, revisit, threshold
+from anyorder.core import logp as phi_logp
+from anyorder.plan import Plan, PlanError
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "among", "steps"),
+    [
+        ({}, fixed(1), masked, None),
+        ({"steps": 10}, constant(10), masked, None),
+        ({"count": "3"}, fixed(3), masked, None),
+        ({"steps": 10, "count": "anneal"}, anneal(10), everywhere, 10),
+        ({"count": "threshold(0.9)"}, threshold(0.9), masked, None),
+        ({"steps": "2L"}, fixed(1), revisit, Times(2)),
+    ],
+    ids=str,
+)
+def test_words_become_a_composition(options: dict[str, Any], count: Any, among: Any, steps: Any) -> None:
+    decoder = Plan(order="negent + 0.9*logp", **options).decoder(ban=(7,))
+    assert decoder.coordinates.order == negent + 0.9 * phi_logp
+    assert decoder.coordinates.count == count and decoder.coordinates.among == among
+    assert decoder.steps == steps and decoder.symbols.ban == (7,)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "easyfirst"}, "did you mean 'easy-first'"),
+        ({"order": "negent + 2*lgp"}, "did you mean 'logp'"),
+        ({"count": "constant"}, "needs a number of steps"),
+        ({"count": "treshold(0.9)"}, "did you mean 'threshold'"),
+        ({"count": "threshold(high)"}, "must be numbers"),
+        ({"count": "threshold(0.5, 2)"}, "takes other arguments"),
+        ({"count": "threshold(2)"}, "probability"),
+        ({"steps": 0}, "at least 1"),
+        ({"steps": "3L"}, "'L' or '2L'"),
+        ({"temperature": -1.0}, "temperature must be"),
+        ({"among": "blocks(2)"}, "did you mean 'block'"),
+    ],
+    ids=str,
+)
+def test_mistakes_are_answered_kindly(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        Plan(**options).decoder()
+
+
+@pytest.mark.parametrize("options", [{"beam": 0}, {"lengths": 0}, {"rescore": "bleu"}], ids=str)
+def test_a_plan_that_makes_no_sense_is_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(PlanError):
+        Plan(**options)

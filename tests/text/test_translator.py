@@ -1,0 +1,89 @@
+"""Strings in, translations out: the same alone and in a batch, in order, ranked by the score that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from cli_support import build_translator
+
+import anyorder
+from anyorder.core import begin, log_likelihood, pll
+from anyorder.models.translation import Source
+from anyorder.trace import replay
+
+SENTENCES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen im Garten und ein Hund läuft.", "Ein Hund."]
+PLANS: list[dict[str, Any]] = [
+    {},
+    {"order": "uniform", "seed": 5},
+    {"order": "left2right", "beam": 3, "nbest": 3},
+    {"order": "negent + 0.5*logp", "steps": 3},
+    {"order": "least2most", "steps": 4, "count": "anneal"},
+    {"order": "confidence", "count": "threshold(0.02)", "among": "block(3)"},
+    {"steps": "2L"},
+    {"beam": 2, "positions": 2, "order_temperature": 1.0},
+    {"temperature": 1.0, "top_p": 0.9, "order": "uniform", "seed": 1},
+    {"rescore": "pll"},
+    {"rescore": "ar", "beam": 2},
+]
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> anyorder.Translator:
+    loaded = anyorder.load(build_translator(tmp_path_factory.mktemp("models") / "tiny"))
+    assert isinstance(loaded, anyorder.Translator)
+    return loaded
+
+
+@pytest.mark.parametrize("options", PLANS, ids=str)
+def test_alone_or_among_others(translator: anyorder.Translator, options: dict[str, Any]) -> None:
+    together = translator.translate(SENTENCES, "en", **options)
+    assert [t.source for t in together] == SENTENCES
+    assert together[1].text == "" and together[1].error is None
+    for sentence, one in zip(SENTENCES, together, strict=True):
+        alone = translator.translate(sentence, "en", **options)
+        assert [h.ids for h in alone.hypotheses] == [h.ids for h in one.hypotheses]
+        assert [h.score for h in alone.hypotheses] == pytest.approx([h.score for h in one.hypotheses], abs=1e-4)
+        assert list(one.hypotheses) == sorted(one.hypotheses, key=lambda h: -h.score)
+
+
+@pytest.mark.parametrize("rescore", ["pll", "ar"])
+def test_rescoring_is_the_scorers_own_mean_log_p(translator: anyorder.Translator, rescore: str) -> None:
+    best = translator.translate(SENTENCES[0], "en", rescore=rescore, nbest=4)
+    assert translator.beside is not None
+    scorer = translator if rescore == "pll" else translator.beside()
+    model, causal = scorer.model, rescore == "ar"
+    source = torch.tensor(scorer.tokenizer.encode([SENTENCES[0]], "de"))
+    for hypothesis in best.hypotheses:
+        tokens = torch.tensor([[*hypothesis.ids, *([model.symbols.eos] if causal else [])]])
+        state = begin(tokens, model.mask_id, model.pad_id, open=torch.ones_like(tokens, dtype=torch.bool))
+        value = (log_likelihood if causal else pll)(model, model.encode(Source(source, 0, 1)), state)
+        assert hypothesis.score == pytest.approx(float(value) / tokens.shape[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"order": "least2most", "steps": 3, "count": "anneal"}], ids=str)
+def test_a_trace_ends_in_the_translation(translator: anyorder.Translator, options: dict[str, Any]) -> None:
+    trace = translator.trace(SENTENCES[0], "en", **options)
+    best = translator.translate(SENTENCES[0], "en", **options)
+    assert trace.text == best.text
+    assert tuple(replay(trace)[-1]) == best.hypotheses[0].tokens
+    assert trace.score == pytest.approx(best.hypotheses[0].path_score, abs=1e-4)
+
+
+def test_a_stream_shows_the_canvas_filling(translator: anyorder.Translator) -> None:
+    moments = list(translator.stream(SENTENCES[0], "en", order="left2right"))
+    blanks = [m.tokens.count(None) for m in moments]
+    assert blanks == sorted(blanks, reverse=True) and blanks[-1] == 0
+    assert [m.written for m in moments] == [(i,) for i in range(len(moments))]
+
+
+def test_what_cannot_be_translated_says_why(translator: anyorder.Translator) -> None:
+    long = "Hund " * 100
+    good, bad = translator.translate([SENTENCES[0], long], "en")
+    assert good.text and good.error is None
+    assert not bad.text and "reads at most 62" in str(bad.error)
+    with pytest.raises(anyorder.TextError, match="does not know the language 'fr'; it knows de, en"):
+        translator.translate("Hallo", "fr")
+    with pytest.raises(anyorder.PlanError, match="no learned order"):
+        translator.translate("Hallo", "en", order="learned")
