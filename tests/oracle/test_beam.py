@@ -201,7 +201,7 @@ def test_more_hypotheses_than_exist_and_a_vocabulary_too_small() -> None:
     assert (found.score[0] > -torch.inf).sum() == 4  # <mask> and <pad> are no symbols
     with pytest.raises(ValueError, match="the 5 best symbols of a vocabulary of 4"):
         beam(table, NoContext(), masks(table, 2), Decoder(Coordinates(leftmost)), K=5, K2=5)
-    found = beam(table, NoContext(), masks(table, 2), Decoder(Coordinates(leftmost)), K=5)  # K″ by default: all there are
+    found = beam(table, NoContext(), masks(table, 2), Decoder(Coordinates(leftmost)), K=5)  # by default all there are
     assert (found.score[0] > -torch.inf).sum() == 4
     for bad in ({"K": 0}, {"K": 2, "K1": 0}, {"K": 2, "K2": 0}):
         with pytest.raises(ValueError, match="needs K"):
