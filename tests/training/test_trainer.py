@@ -91,6 +91,14 @@ def test_stages_start_from_one_another_and_are_not_repeated(tmp_path: Path) -> N
         train(config(pretrain), tmp_path, only="nonsense")
 
 
+def test_a_stage_takes_over_the_special_symbols_of_where_it_starts(tmp_path: Path) -> None:
+    (folder,) = train(config(stage(steps=1)), tmp_path / "one")
+    settings = json.loads((folder / "config.json").read_text()) | {"mask_id": 6}  # as XLM's, elsewhere than ours
+    (folder / "config.json").write_text(json.dumps(settings))
+    (next_folder,) = train(config(stage(steps=1, start=str(folder))), tmp_path / "two")
+    assert load_model(next_folder).mask_id == 6
+
+
 SCRIPT = """
 import sys
 from pathlib import Path

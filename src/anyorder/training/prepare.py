@@ -104,7 +104,8 @@ def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) 
     if path.exists():
         return Tokenizer.load(path)
     if config.tokenizer.file:
-        tokenizer = Tokenizer.load(Path(config.data.root) / config.tokenizer.file)
+        given = Path(config.tokenizer.file)
+        tokenizer = Tokenizer.load(given if given.exists() else Path(config.data.root) / given)
     else:
         first, second = config.data.languages
         texts = (

@@ -82,9 +82,11 @@ def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
     torch.manual_seed(stage.seed)
     dropouts = {"dropout": stage.dropout, "attention_dropout": stage.attention_dropout}
     architecture = Architecture(len(prepared.tokenizer), **asdict(config.model), **dropouts)  # type: ignore[arg-type]
-    model = classes()[stage.objective](architecture, Symbols(), tuple(config.data.languages))
-    if stage.start:
-        begin_from(model, _start_folder(config, stage, out))
+    start = _start_folder(config, stage, out) if stage.start else None
+    symbols = Symbols() if start is None else load_model(start).symbols
+    model = classes()[stage.objective](architecture, symbols, tuple(config.data.languages))
+    if start is not None:
+        begin_from(model, start)
     return model
 
 
