@@ -1,4 +1,4 @@
-"""Energy over the steps of a generation (appendix): mean curves over relative time, and their difference from uniform."""
+"""Energy over the steps of a generation (appendix): mean curves, and their difference from the uniform order's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOMENTS = 21  # of relative time, 0 … 1
 def curve(energy: Sequence[float], moments: int = MOMENTS) -> NDArray[np.float64]:
     """The energy at evenly spaced moments of one generation; nothing is written at time 0, and that has energy 0."""
     known = np.concatenate([[0.0], np.asarray(energy, dtype=np.float64)])
-    return np.interp(np.linspace(0, len(known) - 1, moments), np.arange(len(known)), known)
+    return np.asarray(np.interp(np.linspace(0, len(known) - 1, moments), np.arange(len(known)), known))
 
 
 def mean_curve(generations: Sequence[Watched]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ def vector(order: Sequence[int], length: int, dimensions: int = DIMENSIONS) -> N
     """The selected position at each of `dimensions` moments, normalised to 0 … 1, interpolated where needed."""
     relative = np.asarray(order, dtype=np.float64) / max(1, length - 1)
     moments = np.linspace(0, len(relative) - 1, dimensions)
-    return np.interp(moments, np.arange(len(relative)), relative)
+    return np.asarray(np.interp(moments, np.arange(len(relative)), relative))
 
 
 def clusters(generations: Sequence[Watched], k: int = CLUSTERS, seed: int = 0) -> list[Cluster]:
@@ -60,7 +60,7 @@ def clusters(generations: Sequence[Watched], k: int = CLUSTERS, seed: int = 0) -
 
 def describe(centre: NDArray[np.float64]) -> str:
     """left-to-right, right-to-left, outside-in, inside-out, or mixed: by correlations with time."""
-    time = np.arange(len(centre))
+    time = np.arange(len(centre), dtype=np.float64)
     forward = _correlation(centre, time)
     towards_edges = _correlation(np.abs(centre - 0.5), time)
     if forward > 0.8:

@@ -198,8 +198,8 @@ def _caption(scope: Scope, counts: Iterable[int]) -> str:
     many = " and ".join(str(n) for n in dict.fromkeys(counts))
     return (
         f"BLEU on {scope.main}, the first {many} sentences, 4 length candidates. \\* is rescoring by the "
-        f"autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, p ≥ {LEVEL}); "
-        f"{MISSING}: not measured yet."
+        "autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, "
+        f"p ≥ {LEVEL}); {MISSING}: not measured yet."
     )
 
 

@@ -1,0 +1,88 @@
+"""`anyorder evaluate`: how well a model translates a test set, with one way of decoding, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anyorder.cli import _options as o
+from anyorder.cli._options import UsageError
+
+
+def evaluate(
+    data: Annotated[Path | None, typer.Option(help="Folder with multi30k/ and tatoeba/.")] = None,
+    test_set: Annotated[
+        str, typer.Option("--set", help="val, test_2016_flickr, test_2017_flickr, tatoeba-val or tatoeba-test.")
+    ] = "test_2016_flickr",
+    to: Annotated[str, typer.Option("--to", "-t", help="Target language.")] = "en",
+    source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Its translations, line by line.")] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder.")] = "de-en",
+    limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
+    order: o.Order = "easy-first",
+    count: o.CountOption = None,
+    steps: o.Steps = None,
+    among: o.Among = None,
+    beam: o.Beam = 1,
+    positions: o.Positions = 1,
+    lengths: Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = 4,
+    rescore: Annotated[o.Rescore, typer.Option(help="What the best is chosen by.", rich_help_panel=o.PLAN)] = (
+        o.Rescore.path
+    ),
+    seed: o.Seed = 0,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
+    as_json: o.Json = False,
+) -> None:
+    """BLEU (with its signature), chrF and costs of a model on a test set."""
+    import json
+    import time
+    from dataclasses import asdict
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from anyorder.experiments.corpora import Corpus, load_corpus
+    from anyorder.experiments.evaluate import quality, signatures
+    from anyorder.training.data import read_parallel
+
+    plan = o.make_plan(
+        steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,
+        rescore=rescore.value, seed=seed,
+    )  # fmt: skip
+    translator = o.open_translator(model)
+    origin, _ = translator.direction(to, None)
+    if source is not None and reference is not None:
+        pairs = read_parallel(source, reference)
+        corpus = Corpus(source.name, origin, to, pairs.first, pairs.second)
+    elif source is None and reference is None and data is not None:
+        corpus = load_corpus(data, test_set, f"{origin}-{to}")
+    else:
+        raise UsageError("give --data with a named --set, or both --source and --reference")
+    corpus = corpus.part(0, limit or len(corpus))
+    begun = time.perf_counter()
+    with Progress(console=Console(stderr=True)) as bar:
+        shown = bar.add_task("translating", total=len(corpus))
+        found = translator.translate(
+            corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
+        )
+    seconds = time.perf_counter() - begun
+    texts = [t.text for t in found]
+    if output is not None:
+        output.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    n, cost = len(corpus), translator.cost
+    costs = {"forwards": cost.forwards, "passes": cost.canvases / n, "head_rows": cost.head_rows / n}
+    scores = {**asdict(quality(texts, corpus)), **costs, "seconds": seconds / n, "sentences": n}
+    if as_json:
+        typer.echo(json.dumps({**scores, "signatures": signatures()}, ensure_ascii=False))
+        return
+    marks = signatures()
+    typer.echo(f"BLEU            {scores['bleu']:6.2f}   {marks['BLEU']}")
+    typer.echo(f"chrF            {scores['chrf']:6.2f}   {marks['chrF']}")
+    if scores["tokenised"] is not None:
+        typer.echo(f"tokenised BLEU  {scores['tokenised']:6.2f}   {marks['tokenised BLEU']}, lower-cased Moses tokens")
+    typer.echo(
+        f"a sentence: {costs['passes']:.1f} passes, {costs['head_rows']:.0f} head rows, {seconds / n:.3f} seconds "
+        f"({n} sentences)"
+    )

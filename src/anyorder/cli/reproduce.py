@@ -1,0 +1,44 @@
+"""`anyorder reproduce`: the paper's tables and figures for a model, and which of its findings hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def reproduce(
+    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path("results"),
+    model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder; FOLDER-ar is its "
+                     "autoregressive baseline, FOLDER/policy-*.safetensors its learned orders.")] = "de-en",
+    limit: Annotated[int, typer.Option(help="Sentences in the paper's tables (hundreds).", min=100)] = 100,
+    headline: Annotated[int, typer.Option(help="Sentences in the first table (hundreds).", min=100)] = 1000,
+    minutes: Annotated[float | None, typer.Option(help="Stop decoding after this long, the most important first. "
+                       "The same command goes on where it stopped.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Processes, one thread each. [default: as many as cores]")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder of decoded cells. [default: OUTPUT/cells]")] = None,
+    tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]")] = None,
+    test_set: Annotated[str, typer.Option("--set", help="The test set of the paper's tables.")] = "test_2016_flickr",
+    others: Annotated[str, typer.Option(help="Further test sets of the first table, by commas.")] = "tatoeba-test",
+    choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
+    quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
+) -> None:  # fmt: skip
+    """Table 1, 2 and 3, the comparison table, orders, energy, samples, costs, significance and findings."""
+    from anyorder.cli._options import UsageError
+    from anyorder.experiments.grid import Scope
+    from anyorder.experiments.reproduce import reproduce as run
+    from anyorder.experiments.tune import read_tuned
+
+    if choose not in ("written", "pll"):
+        raise UsageError(f"--choose is written or pll, not {choose!r}")
+    scope = Scope(
+        main=test_set, others=tuple(name for name in others.split(",") if name),
+        tuned=read_tuned(tuned or output / "tuned.json"), criterion="pll" if choose == "pll" else "written",
+        limit=100 if quick else limit, headline=100 if quick else headline, seeds=2 if quick else 3, quick=quick,
+    )  # fmt: skip
+    done = run(model, data, output, scope, cache=cache, jobs=jobs, minutes=minutes)
+    typer.echo(f"The report is {done.folder / 'README.md'} and {done.folder / 'report.html'}")
+    if done.left:
+        typer.echo(f"{done.left} tasks are left: run the same command again to go on.")

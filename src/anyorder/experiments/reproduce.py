@@ -1,0 +1,206 @@
+"""The whole report: decode what is missing, then write tables, figures, findings, samples and raw results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from anyorder.experiments import energy, figures, grid, tables
+from anyorder.experiments.cells import CRITERIA, identify
+from anyorder.experiments.claims import findings
+from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
+from anyorder.experiments.findings import Finding
+from anyorder.experiments.generations import Watched, watched
+from anyorder.experiments.grid import Scope
+from anyorder.experiments.orders import Cluster, clusters, monotone_share
+from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Text, Viewer, markdown, page, steps_of
+from anyorder.experiments.results import Results, Row, record
+from anyorder.experiments.runner import Setting, run_all
+from anyorder.experiments.tables import Table, title
+from anyorder.view import page as viewer_page
+
+SAMPLES = 4  # generations shown in the viewer, each by every order
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where the report is, and how many tasks the time did not suffice for."""
+
+    folder: Path
+    left: int
+
+
+def reproduce(
+    model: str,
+    data: Path,
+    out: Path,
+    scope: Scope,
+    *,
+    cache: Path | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
+) -> Written:
+    """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
+    identity = identify(model)
+    policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
+    scope = replace(scope, learned=policies & set(scope.directions), autoregressive="ar" in identity)
+    setting = Setting(model, data, cache or out / "cells", identity)
+    results = Results(setting.store, data)
+    left = run_all(grid.schedule(scope, results), setting, jobs, minutes)
+    write_report(results, scope, out, model, left)
+    return Written(out, left)
+
+
+def write_report(results: Results, scope: Scope, out: Path, model: str, left: int = 0) -> None:
+    """Everything that is known, as files."""
+    out.mkdir(parents=True, exist_ok=True)
+    seen = _seen(results, scope)
+    blocks = [*_opening(results, scope, model, left), *_tables(results, scope), *_generations(scope, seen)]
+    for block in blocks:
+        if isinstance(block, Figure):
+            (out / f"{block.name}.svg").write_text(block.svg, encoding="utf-8")
+        elif isinstance(block, Viewer):
+            (out / f"{block.name}.html").write_text(block.page, encoding="utf-8")
+    (out / "README.md").write_text(markdown(blocks), encoding="utf-8")
+    (out / "report.html").write_text(page(blocks, "anyorder: the paper's results, measured here"), encoding="utf-8")
+    rows = list(dict.fromkeys(all_rows(scope)))
+    lines = [record(m) for row in rows if (m := results.measure(row, results.ready(row))) is not None]
+    (out / "results.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+    times = markdown([Heading("Seconds", 1), Shown(tables.timings(results, scope, rows))])
+    (out / "timings.md").write_text(times, encoding="utf-8")
+
+
+def all_rows(scope: Scope) -> Iterator[Row]:
+    """Every row of every table."""
+    for corpus in (scope.main, *scope.others):
+        for direction in scope.directions:
+            yield from grid.headline(scope, corpus, direction).values()
+    for direction in scope.directions:
+        yield from tables.linear_rows(scope, direction).values()
+        yield from tables.constant_rows(scope, direction).values()
+        yield from grid.lengths(scope, direction).values()
+        yield from grid.criteria(scope, direction).values()
+        yield from grid.frontier(scope, direction).values()
+
+
+# ---------------------------------------------------------------- the parts of the report
+
+
+def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Block]:
+    judged = findings(results, scope)
+    sizes = "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
+    state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
+    name = Path(model).name
+    return [
+        Heading("The paper's results, measured here", 1),
+        Text(
+            f"Model `{name}`, written by `anyorder reproduce`, which caches every cell by its configuration.{state} "
+            "Every number has beside it what it cost: passes are canvases through the model a sentence, all its length "
+            "candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
+            "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
+        ),
+        Text(sizes),
+        Text(
+            f"Candidates of different lengths are compared by {CRITERIA[scope.criterion]}. Significance: paired "
+            f"bootstrap, {RESAMPLES} resamples, level {LEVEL}."
+        ),
+        Heading("Does it hold?"),
+        Shown(_verdicts(judged)),
+        *(Shown(_evidence(f), f"{f.number}: {f.verdict}, {len(f.rows)} comparisons") for f in judged if f.rows),
+        Heading("How good, and at what cost"),
+        *(Shown(tables.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
+    ]
+
+
+def _verdicts(judged: Sequence[Finding]) -> Table:
+    rows = [[f.number, f.claim, f"**{f.verdict}**", f.evidence] for f in judged]
+    return Table(["", "the paper's finding", "here", "because"], rows)
+
+
+def _evidence(finding: Finding) -> Table:
+    return Table(["comparison", "Δ BLEU"], [list(row) for row in finding.rows])
+
+
+def _tables(results: Results, scope: Scope) -> list[Block]:
+    out: list[Block] = [Heading("Table 1: linear time"), Shown(tables.table1(results, scope))]
+    for direction in scope.directions:
+        rows = tables.linear_rows(scope, direction)
+        out.append(
+            Shown(tables.details(results, rows, ["b", "T", "order"]), f"{title(direction)}: costs, significance")
+        )
+    out += [Heading("Table 2: length candidates"), Shown(tables.table2(results, scope))]
+    out += [Text("Which of the candidates is taken matters:"), Shown(tables.criteria(results, scope))]
+    out += [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
+    for direction in scope.directions:
+        rows = tables.constant_rows(scope, direction)
+        out.append(
+            Shown(tables.details(results, rows, ["T", "o_t", "order"]), f"{title(direction)}: costs, significance")
+        )
+    out += [Heading("Comparison with other constant-time models"), Shown(tables.comparison(results, scope))]
+    out.append(Heading("What the paper could not have"))
+    points = {title(d): _points(results, scope, d) for d in scope.directions}
+    points = {name: some for name, some in points.items() if some}
+    if points:
+        svg = figures.frontier(points)
+        out.append(Figure("frontier", svg, "Quality against passes. Joined: nothing cheaper is as good."))
+    for direction in scope.directions:
+        rows = tables.frontier_rows(scope, direction)
+        out.append(Shown(tables.details(results, rows, ["decoder"]), f"{title(direction)}: costs, significance"))
+    return out
+
+
+def _points(results: Results, scope: Scope, direction: str) -> dict[str, tuple[float, float]]:
+    rows = grid.frontier(scope, direction)
+    sentences = results.common(rows.values())
+    found = {name: results.measure(row, sentences) for name, row in rows.items()}
+    return {n: (m.passes / m.row.cell.lengths, m.quality.bleu) for n, m in found.items() if m is not None}
+
+
+def _seen(results: Results, scope: Scope) -> dict[tuple[str, str], list[Watched]]:
+    """(direction, order) → watched generations."""
+    done = {(w.direction, w.order): watched(w, results.store) for w in grid.watches(scope)}
+    return {key: some for key, some in done.items() if some}
+
+
+def _generations(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> list[Block]:
+    if not seen:
+        return []
+    out: list[Block] = [Heading("Generation orders")]
+    groups: dict[tuple[str, str], list[Cluster]] = {
+        (title(d), order): clusters(some) for (d, order), some in seen.items() if order in grid.ADAPTIVE
+    }
+    shares = [[title(d), order, f"{monotone_share(some):.0%}"] for (d, order), some in seen.items()]
+    out.append(Figure("orders", figures.orders(groups), "k-means of 10-dimensional generation orders, on val."))
+    out.append(Shown(Table(["", "order", "steps to the next position on the right"], shares)))
+    for (direction, order), found in groups.items():
+        for cluster in found:
+            name = f"{order}, {direction}: {cluster.name} ({cluster.share:.0%} of the generations)"
+            out.append(Steps(steps_of(cluster.example.trace, cluster.example.reference), name))
+    out += [Heading("Energy over the steps"), *_energy(scope, seen)]
+    out += [Heading("Sample generations"), _samples(seen)]
+    return out
+
+
+def _energy(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> list[Block]:
+    curves = {
+        title(d): {order: energy.mean_curve(some) for (e, order), some in seen.items() if e == d}
+        for d in scope.directions
+    }
+    curves = {name: lines for name, lines in curves.items() if lines}
+    apart = {name: energy.differences(lines) for name, lines in curves.items()}
+    out: list[Block] = [
+        Figure("energy", figures.energy(curves, "energy"), "Energy (−Σ logit of what is written) over the generation."),
+    ]
+    if all(apart.values()):
+        label = "energy − that of uniform"
+        out.append(Figure("energy-difference", figures.energy(apart, label), "Below zero: likelier than uniform's."))
+    last = [[name, *(f"{line[-1]:.1f}" for line in lines.values())] for name, lines in curves.items()]
+    out.append(Shown(Table(["at the end", *next(iter(curves.values()))], last)))
+    return out
+
+
+def _samples(seen: dict[tuple[str, str], list[Watched]]) -> Viewer:
+    traces = [some[i].trace for i in range(SAMPLES) for some in seen.values() if i < len(some)]
+    return Viewer("samples", viewer_page(traces, "Sample generations"), "Sample generations, played step by step")
