@@ -17,6 +17,15 @@ class InputError(ValueError):
     """Input that is not text; says where."""
 
 
+def open_lines(path: Path) -> BinaryIO:
+    """A file to read lines from, unpacked if its name ends in .gz."""
+    if path.suffix == ".gz":
+        import gzip
+
+        return gzip.open(path)  # type: ignore[return-value]
+    return open(path, "rb")
+
+
 def windows(raw: BinaryIO, name: str, skip: int = 0) -> Iterator[tuple[int, list[str]]]:
     """(number of the first line, lines) from 1, as soon as they can be read; the first `skip` are left out."""
     number, size = 1, SMALL

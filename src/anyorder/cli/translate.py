@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.cli._stream import open_lines
 
 if TYPE_CHECKING:
     from anyorder.plan import Plan
@@ -45,7 +46,8 @@ def translate(
     trace: o.TraceFile = None,
     view: o.View = False,
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", help="Read lines from this file.", rich_help_panel=_FILES)
+        Path | None,
+        typer.Option("--input", "-i", help="Read lines from this file, plain or .gz.", rich_help_panel=_FILES),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write to this file.", rich_help_panel=_FILES)
@@ -69,7 +71,7 @@ def translate(
         raise o.UsageError("--resume needs a line a sentence: use --json with --nbest")
     if text and input_file:
         raise o.UsageError("give either texts or --input, not both")
-    raw = open(input_file, "rb") if input_file else None  # noqa: SIM115 (read until the process ends)
+    raw = open_lines(input_file) if input_file else None
     plan = o.make_plan(
         order=order, count=count, steps=steps, among=among, beam=beam, positions=positions, lengths=lengths,
         rescore=rescore.value, temperature=temperature, seed=seed, nbest=nbest,
