@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import sys
 from pathlib import Path
 
 import pytest
 
 from anyorder.training.corpora import fetch, multi30k
-from anyorder.training.data import DataError, read_parallel, read_texts, read_tsv
+from anyorder.training.data import DataError, read_hub, read_parallel, read_texts, read_tsv
 
 
 def test_parallel_files_plain_and_gzip_give_the_same(tmp_path: Path) -> None:
@@ -72,3 +73,20 @@ def test_a_local_copy_is_laid_out_as_the_fetched_corpus_would_be(tmp_path: Path)
         list(fetch("multi30k", tmp_path / "data", tmp_path / "nowhere"))
     with pytest.raises(DataError, match="no corpus 'wmt99'"):
         list(fetch("wmt99", tmp_path))
+
+
+def test_a_hugging_face_dataset(tmp_path: Path) -> None:
+    pytest.importorskip("datasets", reason="pip install datasets")
+    (tmp_path / "train.jsonl").write_text(
+        '{"translation": {"de": "Ein Hund", "en": "A dog"}}\n{"translation": {"de": "Eine Katze", "en": " "}}\n'
+        '{"translation": {"de": "Ein Rad", "en": null}}\n'
+    )
+    pairs = read_hub(str(tmp_path), None, "train", ("de", "en"))
+    assert (pairs.first, pairs.second) == (["Ein Hund"], ["A dog"])
+    assert pairs.report.skipped == {"empty": 1, "wrong number of fields": 1}
+
+
+def test_without_the_package_a_dataset_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataError, match="pip install datasets"):
+        read_hub("wmt14", "de-en", "train", ("de", "en"))

@@ -154,7 +154,7 @@ def test_two_processes_learn_what_one_does(tmp_path: Path) -> None:
     path = tmp_path / "run.py"
     path.write_text(script(tmp_path / "two", "accumulate=1"))
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}", str(path)]
-    env = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(launch, env=env, capture_output=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr.decode()[-2000:]
     train(config(stage(accumulate=2)), tmp_path / "one")

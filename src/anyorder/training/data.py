@@ -138,7 +138,9 @@ def read_hub(name: str, config: str | None, split: str, languages: tuple[str, st
     try:
         from datasets import load_dataset
     except ImportError:
-        raise DataError(f"reading the dataset {name!r} needs one more package: pip install datasets") from None
+        raise DataError(
+            f"reading the dataset {name!r} needs one more package: pip install datasets (or anyorder[hub])"
+        ) from None
     report = Report(f"{name} ({split})")
 
     def rows() -> Iterator[tuple[bytes, bytes] | None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anyorder.core import Counts
+from anyorder.core import Length
 from anyorder.models.folder import classes, load_model, save_model
 from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Symbols
@@ -23,6 +23,7 @@ from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.prepare import Prepared, prepare, read_distilled
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.translate import bleu, translate
+from anyorder.translator import length_models
 
 BELONGINGS = ("tokenizer.json", "lengths.json")  # of every model folder
 
@@ -45,7 +46,7 @@ def _prepare(config: Config, out: Path) -> Prepared:
     """The main process prepares; the others then find its files."""
     from accelerate import PartialState
 
-    state = PartialState()
+    state = PartialState(cpu=not torch.accelerator.is_available())
     longest = config.model.positions - 2
 
     def say(line: str) -> None:
@@ -125,13 +126,9 @@ def _single(pairs: Corpus) -> Corpus:
     return Corpus(Ragged.of(rows[0] + rows[1]), language=torch.tensor([0] * len(rows[0]) + [1] * len(rows[1])))
 
 
-def read_lengths(path: Path) -> dict[str, Counts]:
+def read_lengths(path: Path) -> dict[str, Length]:
     """lengths.json → p(L|X) by direction."""
-    table = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        direction: Counts.of((int(s), int(t)) for s, row in rows.items() for t, n in row.items() for _ in range(n))
-        for direction, rows in table.items()
-    }
+    return length_models(json.loads(path.read_text(encoding="utf-8")))
 
 
 class Scorer:

@@ -50,7 +50,9 @@ class Trainer:
         from accelerate import Accelerator
 
         self.stage, self.valid, self.folder, self.bleu, self.finish = stage, valid, folder, bleu, finish
-        self.accelerator = Accelerator(mixed_precision=_precision(stage.precision))
+        self.accelerator = Accelerator(
+            cpu=not torch.accelerator.is_available(), mixed_precision=_precision(stage.precision)
+        )
         self.world, self.rank = self.accelerator.num_processes, self.accelerator.process_index
         self.main = self.accelerator.is_main_process
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.core import Counts, Decoder, Symbols, UntilEos, beam, begin, best, canvas, decode
+from anyorder.core import Decoder, Length, Symbols, UntilEos, beam, begin, best, canvas, decode
 from anyorder.models.translation import Source
 from anyorder.recipes import autoregressive, mask_predict
 from anyorder.training.batches import Ragged
@@ -20,7 +20,7 @@ def translate(
     sources: Ragged,
     source_lang: int,
     target_lang: int,
-    lengths: Counts | None = None,  # p(L|X), for masked models that have no length predictor
+    lengths: Length | None = None,  # p(L|X), for masked models that have no length predictor
     steps: int = 10,
     candidates: int = 4,  # lengths tried at once
     beam_size: int = 1,  # of an autoregressive model
@@ -69,7 +69,7 @@ def _autoregressive(model: Any, context: Any, source_lengths: Tensor, beam_size:
     return beam(model, context, state, decoder, beam_size, length_penalty=1.0).tokens[:, 0]
 
 
-def _masked(model: Any, context: Any, source_lengths: Tensor, p: Counts | None, steps: int, n: int) -> Tensor:
+def _masked(model: Any, context: Any, source_lengths: Tensor, p: Length | None, steps: int, n: int) -> Tensor:
     limit = model.architecture.positions - 2
     if p is not None:
         lengths, logp = p.propose(source_lengths, n)
