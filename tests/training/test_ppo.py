@@ -41,6 +41,15 @@ def test_the_best_order_is_learned(method: str) -> None:
     assert task.right(policy, 256, temperature=1.0) > 0.6  # and it is fairly sure of it
 
 
+def test_imitation_hands_over_to_reinforcement() -> None:
+    task = ChainTask()
+    s = replace(QUICK, imitate=2, iterations=3)
+    trainer = PolicyTrainer(task, new_policy(task, s), s)
+    reports = [trainer.step() for _ in range(3)]
+    assert ["agreement" in r for r in reports] == [True, True, False]
+    assert len(trainer.buffer) == 16 * 6  # nothing of what imitation saw is left
+
+
 def test_history_tells_an_otherwise_blind_policy_where_it_is() -> None:
     task = ChainTask((0, 1, 2, 3))
     s = replace(QUICK, history=4, iterations=30)

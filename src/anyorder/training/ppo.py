@@ -27,6 +27,7 @@ class Settings:
     """The paper's values, and its grids, where it gives them."""
 
     method: Method = "ppo"
+    imitate: int = 0  # so many of the first iterations by imitation, before `method` takes over
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
     generations: int = 16  # episodes a rollout (paper: 4 or 16)
@@ -62,27 +63,23 @@ class Settings:
         return cls(**given | ({"features": tuple(given["features"])} if "features" in given else {}))
 
 
-def objective(policy: Policy, batch: Batch, s: Settings) -> tuple[torch.Tensor, dict[str, float]]:
+def objective(policy: Policy, batch: Batch, s: Settings, method: Method) -> tuple[torch.Tensor, dict[str, float]]:
     """What one update minimises on a batch of time steps, and what to report of it."""
     log_pi = rl.log_policy(policy.scores(batch.inputs), batch.inputs.candidates)
-    if s.method == "imitation":
-        loss = ranking_loss(log_pi, batch.teacher)
-        known = batch.teacher >= 0
-        agree = (log_pi.argmax(-1) == batch.teacher)[known].float().mean()
-        return loss, {"loss": loss.item(), "agreement": float(agree)}
+    values = policy.values(batch.inputs)
+    critic = s.value_weight * rl.value_loss(values, batch.returns)
+    fit = {"explained variance": float(rl.explained_variance(values.detach(), batch.returns))}
+    if method == "imitation":
+        agree = (log_pi.argmax(-1) == batch.teacher)[batch.teacher >= 0].float().mean()
+        return ranking_loss(log_pi, batch.teacher) + critic, fit | {"agreement": float(agree)}
     chosen = log_pi.gather(1, batch.action[:, None])[:, 0]
     advantage = rl.standardise(batch.advantage)
-    values = policy.values(batch.inputs)
-    if s.method == "ppo":
+    if method == "ppo":
         gain = rl.clipped_surrogate(chosen, batch.logp, advantage, s.clip)
     else:
         gain = rl.reinforce_objective(chosen, advantage)
-    loss = -gain - s.entropy * rl.entropy(log_pi).mean() + s.value_weight * rl.value_loss(values, batch.returns)
-    return loss, {
-        "loss": loss.item(),
-        "clip fraction": float(rl.clip_fraction(chosen.detach(), batch.logp, s.clip)),
-        "explained variance": float(rl.explained_variance(values.detach(), batch.returns)),
-    }
+    clipped = float(rl.clip_fraction(chosen.detach(), batch.logp, s.clip))
+    return -gain - s.entropy * rl.entropy(log_pi).mean() + critic, fit | {"clip fraction": clipped}
 
 
 class PolicyTrainer:
@@ -98,25 +95,32 @@ class PolicyTrainer:
         self.best = float("-inf")
         self.best_weights = {k: v.clone() for k, v in policy.state_dict().items()}
 
+    @property
+    def method(self) -> Method:
+        """The method of the next iteration."""
+        return "imitation" if self.iteration < self.settings.imitate else self.settings.method
+
     def step(self) -> dict[str, float]:
         """Generate, keep the time steps, update."""
-        s = self.settings
+        s, method = self.settings, self.method
+        if self.iteration == s.imitate:  # what imitation saw was not the policy that acts from now on
+            self.buffer = Buffer(s.buffer)
         episodes = self.task.draw(s.generations, self.generator)
-        teacher = oracle if s.method == "imitation" else None
+        teacher = oracle if method == "imitation" else None
         played = rollout(self.task, self.policy, episodes, self.reward, s.gamma, s.lam, teacher=teacher)
         self.buffer.add(played.moments)
+        fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did
+        updates = 1 if fresh else s.updates
         report: dict[str, float] = {}
-        for _ in range(1 if s.method == "reinforce" else s.updates):
-            # REINFORCE's gradient holds for the policy that acted: one update on exactly what it just did
-            fresh = s.method == "reinforce"
+        for _ in range(updates):
             batch = collate(played.moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
-            loss, part = objective(self.policy, batch, s)
+            loss, part = objective(self.policy, batch, s, method)
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.policy.parameters(), s.max_norm)
             self.optimiser.step()
-            for key, value in part.items():
-                report[key] = report.get(key, 0.0) + value / (1 if fresh else s.updates)
+            for key, value in ({"loss": loss.item()} | part).items():
+                report[key] = report.get(key, 0.0) + value / updates
         self.iteration += 1
         return report | {"reward": played.reward, "entropy": played.entropy}
 
