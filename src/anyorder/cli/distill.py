@@ -23,6 +23,8 @@ def distill(
 
     Writes one TSV file a direction, source and the teacher's translation of it. It can be stopped and run again:
     finished parts are kept.
+
+    Example: anyorder distill configs/de-en-small.toml runs/de-en-small/ar distilled --beam 5
     """
     from anyorder.training.config import load_config
     from anyorder.training.distill import distill as run

@@ -35,7 +35,10 @@ def evaluate(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
     as_json: o.Json = False,
 ) -> None:
-    """BLEU (with its signature), chrF and costs of a model on a test set."""
+    """BLEU (with its signature), chrF and costs of a model on a test set.
+
+    Example: anyorder evaluate --source test.de --reference test.en --to en --order easy-first --steps 10
+    """
     import json
     import time
     from dataclasses import asdict

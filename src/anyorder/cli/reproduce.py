@@ -25,7 +25,10 @@ def reproduce(
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
     quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
 ) -> None:  # fmt: skip
-    """Table 1, 2 and 3, the comparison table, orders, energy, samples, costs, significance and findings."""
+    """Table 1, 2 and 3, the comparison table, orders, energy, samples, costs, significance and findings.
+
+    Example: anyorder reproduce --data DATA --output docs/results --minutes 60
+    """
     from anyorder.cli._options import UsageError
     from anyorder.experiments.grid import Scope
     from anyorder.experiments.reproduce import reproduce as run

@@ -19,7 +19,10 @@ def tune(
     ] = Path("results"),
     jobs: Annotated[int | None, typer.Option(help="Processes, one thread each. [default: as many as cores]")] = None,
 ) -> None:
-    """Try coefficients of negent, logp and position, one at a time; `anyorder reproduce` has the best as a row."""
+    """Try coefficients of negent, logp and position, one at a time; `anyorder reproduce` has the best as a row.
+
+    Example: anyorder tune --data DATA --to en
+    """
     from anyorder.cli._options import UsageError, open_translator
     from anyorder.experiments.tune import tune as search
     from anyorder.experiments.tune import write_tuned
