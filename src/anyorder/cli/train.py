@@ -22,6 +22,8 @@ def train(
 
     Run the same command again to go on where it stopped. On several GPUs or machines:
     accelerate launch -m anyorder train CONFIG
+
+    Example: anyorder train configs/copy-task.toml
     """
     import torch
 
