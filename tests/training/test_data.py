@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anyorder.training.corpora import fetch, multi30k
+from anyorder.training.corpora import fetch, multi30k, split_tatoeba
 from anyorder.training.data import DataError, read_hub, read_parallel, read_texts, read_tsv
 
 
@@ -69,6 +69,10 @@ def test_a_local_copy_is_laid_out_as_the_fetched_corpus_would_be(tmp_path: Path)
     assert len(lines) == len(multi30k()) == 18
     for file in multi30k():
         assert gzip.decompress((tmp_path / "data" / file.path).read_bytes()) == file.path.encode()
+    again = list(fetch("multi30k", tmp_path / "again", source / "multi30k"))  # the corpus's own folder does as well
+    assert [Path(p).relative_to(tmp_path / "again") for p in again] == [
+        Path(p).relative_to(tmp_path / "data") for p in lines
+    ]
     with pytest.raises(DataError, match="no text files"):
         list(fetch("multi30k", tmp_path / "data", tmp_path / "nowhere"))
     with pytest.raises(DataError, match="no corpus 'wmt99'"):
@@ -90,3 +94,15 @@ def test_without_the_package_a_dataset_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(DataError, match="pip install datasets"):
         read_hub("wmt14", "de-en", "train", ("de", "en"))
+
+
+def test_tatoeba_pairs_share_nothing_between_splits() -> None:
+    german = "".join(f"{i}\tdeu\tSatz {i % 4500}\n" for i in range(5000)).encode()
+    english = "".join(f"{10000 + i}\teng\tSentence {i % 3000}\n" for i in range(5000)).encode()
+    links = "".join(f"{i}\t{10000 + i}\n" for i in range(5000)).encode() + b"77777\t10001\n3\t10009\n"
+    splits = split_tatoeba(german, english, links)
+    assert sum(map(len, splits.values())) == 4500 and ("Satz 3", "Sentence 3") in splits["train"]
+    assert len(splits["val"]) > 10 and len(splits["test"]) > 10
+    for side in (0, 1):
+        texts = [{pair[side] for pair in splits[name]} for name in ("train", "val", "test")]
+        assert not texts[0] & texts[1] and not texts[0] & texts[2] and not texts[1] & texts[2]

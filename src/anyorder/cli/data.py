@@ -9,15 +9,16 @@ import typer
 
 
 def data(
-    corpus: Annotated[str, typer.Argument(help="multi30k (with Tatoeba) or wmt14.")],
+    corpus: Annotated[str, typer.Argument(help="multi30k, tatoeba or wmt14.")],
     folder: Annotated[Path, typer.Argument(help="Where to put it.")],
     source: Annotated[
-        Path | None, typer.Option("--from", help="A folder that has the files already: nothing is fetched.")
+        Path | None,
+        typer.Option("--from", help="A folder that has it already, or has it under its name: nothing is fetched."),
     ] = None,
 ) -> None:
     """Get a corpus: the text files that `anyorder train` reads with --data FOLDER.
 
-    Example: anyorder data multi30k data && anyorder train configs/de-en-small.toml --data data
+    Example: anyorder data multi30k data && anyorder data tatoeba data
     """
     from anyorder.training.corpora import fetch
 

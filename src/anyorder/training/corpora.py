@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import hashlib
 import io
 import shutil
 import tarfile
@@ -15,11 +17,12 @@ from pathlib import Path
 from anyorder.training.data import DataError
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data"
-SPLITS = {
-    "train": "train",
-    "val": "val",
-    "test_2016_flickr": "test_2016_flickr",
-    "test_2017_flickr": "test_2017_flickr",
+SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")
+TATOEBA = "https://downloads.tatoeba.org/exports/per_language"
+TATOEBA_FILES = {
+    "german": "deu/deu_sentences.tsv.bz2",
+    "english": "eng/eng_sentences.tsv.bz2",
+    "links": "deu/deu-eng_links.tsv.bz2",
 }
 WMT_TRAIN = {
     "europarl-v7": "https://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
@@ -41,9 +44,9 @@ def multi30k() -> list[File]:
     """Task 1 (translation pairs) and task 2 (independent captions in both languages, training split)."""
     out = []
     for language in ("de", "en"):
-        for ours, theirs in SPLITS.items():
-            name = f"{ours}.{language}.gz"
-            out.append(File(f"multi30k/parallel/{name}", f"{MULTI30K}/task1/raw/{theirs}.{language}.gz"))
+        for split in SPLITS:
+            name = f"{split}.{language}.gz"
+            out.append(File(f"multi30k/parallel/{name}", f"{MULTI30K}/task1/raw/{name}"))
         for k in range(1, 6):
             name = f"train.{k}.{language}.gz"
             out.append(File(f"multi30k/mono/{name}", f"{MULTI30K}/task2/raw/{name}"))
@@ -51,32 +54,67 @@ def multi30k() -> list[File]:
 
 
 def fetch(corpus: str, folder: Path, source: Path | None = None) -> Iterator[str]:
-    """Lay `corpus` out under `folder`, from `source` where given; a line about each file."""
-    if corpus == "multi30k":
-        if source is not None:
-            yield from copy_tree(source, folder)
-        else:
-            for file in multi30k():
-                yield _download(file.url, folder / file.path)
-    elif corpus == "wmt14":
-        if source is not None:
-            yield from copy_tree(source, folder / "wmt14")
-        else:
-            yield from _wmt14(folder / "wmt14")
+    """Lay `corpus` out under `folder`/`corpus`, from `source` where given; the path of each file."""
+    if corpus not in ("multi30k", "tatoeba", "wmt14"):
+        raise DataError(f"no corpus {corpus!r}: there are multi30k, tatoeba and wmt14")
+    if source is not None:
+        yield from _copy(source / corpus if (source / corpus).is_dir() else source, folder / corpus)
+    elif corpus == "multi30k":
+        for file in multi30k():
+            yield _download(file.url, folder / file.path)
+    elif corpus == "tatoeba":
+        yield from _tatoeba(folder / "tatoeba")
     else:
-        raise DataError(f"no corpus {corpus!r}: there are multi30k and wmt14")
+        yield from _wmt14(folder / "wmt14")
 
 
-def copy_tree(source: Path, folder: Path) -> Iterator[str]:
+def _copy(source: Path, folder: Path) -> Iterator[str]:
     """Every text file under `source`, to the same place under `folder`."""
-    files = [p for p in sorted(source.rglob("*")) if p.is_file() and p.suffix in (".gz", ".tsv", ".de", ".en")]
+    endings = (".gz", ".tsv", ".de", ".en")
+    files = [p for p in sorted(source.rglob("*")) if p.is_file() and p.suffix in endings]
     if not files:
-        raise DataError(f"{source} has no text files (.de, .en, .tsv, .gz)")
+        raise DataError(f"{source} has no text files ({', '.join(endings)})")
     for path in files:
         target = folder / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
         yield str(target)
+
+
+def _tatoeba(folder: Path) -> Iterator[str]:
+    """Tatoeba's German sentences beside their English translations, one pair a German sentence."""
+    get = {name: bz2.decompress(_get(f"{TATOEBA}/{path}")) for name, path in TATOEBA_FILES.items()}
+    for split, pairs in split_tatoeba(get["german"], get["english"], get["links"]).items():
+        path = folder / f"{split}.de-en.tsv.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
+        yield str(path)
+
+
+def split_tatoeba(german: bytes, english: bytes, links: bytes) -> dict[str, list[tuple[str, str]]]:
+    """Sentence tables (id, language, text) and links (id, id) → pairs. No sentence is in two of the splits.
+
+    Each German sentence is in one pair, and a pair's split follows from its English side: 1 % each to val and test.
+    """
+    de, en = (dict(_cells(table, 0, 2)) for table in (german, english))
+    pairs, used = [], set()
+    for a, b in _cells(links, 0, 1):
+        if a in de and b in en and de[a] not in used:
+            used.add(de[a])
+            pairs.append((de[a], en[b]))
+    out: dict[str, list[tuple[str, str]]] = {"train": [], "val": [], "test": []}
+    for a, b in pairs:
+        bucket = int.from_bytes(hashlib.sha256(b.encode()).digest()[:4], "big") % 100
+        out["test" if bucket == 0 else "val" if bucket == 1 else "train"].append((a, b))
+    return out
+
+
+def _cells(table: bytes, first: int, second: int) -> Iterator[tuple[str, str]]:
+    """Two columns of a tab-separated table."""
+    for line in table.decode("utf-8", "replace").splitlines():
+        cells = line.split("\t")
+        if len(cells) > max(first, second):
+            yield cells[first], cells[second]
 
 
 def _get(url: str) -> bytes:
