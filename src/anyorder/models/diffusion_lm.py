@@ -20,7 +20,8 @@ class DiffusionLM(nn.Module):
 
     `shifted`: the model keeps the habit of the left-to-right model it grew from, the logits at i-1 being for
     position i (Dream); otherwise those at i are (LLaDA). `pairs`: it takes its attention mask as (N, 1, L, L) rather
-    than (N, L).
+    than (N, L). `block`: its attention is block-causal (block diffusion): a position sees its own block of that many
+    columns, counted from column 0, and the blocks before it; such a mask is given to the model in every pass.
     """
 
     def __init__(
@@ -31,10 +32,14 @@ class DiffusionLM(nn.Module):
         *,
         shifted: bool = False,
         pairs: bool = False,
+        block: int | None = None,
         special_ids: tuple[int, ...] = (),
         tokenizer: Any = None,
     ) -> None:
         super().__init__()
+        if block is not None and block < 2:
+            raise ValueError(f"block-causal attention needs blocks of at least 2 columns, got {block}")
+        self.block = block
         self.mask_id, self.pad_id, self.shifted, self.pairs = mask_id, pad_id, shifted, pairs
         self.special_ids, self.tokenizer = tuple(sorted({mask_id, pad_id, *special_ids})), tokenizer
         config = getattr(model, "config", None)
@@ -53,11 +58,7 @@ class DiffusionLM(nn.Module):
 
     def hidden(self, context: Any, tokens: Tensor) -> Tensor:
         """What the output matrix reads for each position: (N, L) → (N, L, D)."""
-        if self.max_length is not None and tokens.shape[1] > self.max_length:
-            raise ModelError(
-                f"the canvas has {tokens.shape[1]} tokens but this model was made for at most {self.max_length}: "
-                "shorten the prompt or generate less"
-            )
+        self.check_length(tokens)
         states = self._run(self.body, tokens)
         return torch.cat([states[:, :1], states[:, :-1]], 1) if self.shifted else states
 
@@ -66,9 +67,33 @@ class DiffusionLM(nn.Module):
         output: Tensor = self.head(hidden)
         return output
 
+    def check_length(self, tokens: Tensor) -> None:
+        """The canvas (N, L) must not be longer than what the model was made for."""
+        if self.max_length is not None and tokens.shape[1] > self.max_length:
+            raise ModelError(
+                f"the canvas has {tokens.shape[1]} tokens but this model was made for at most {self.max_length}: "
+                "shorten the prompt or generate less"
+            )
+
+    def attention(self, real: Tensor, columns: Tensor) -> Tensor:
+        """The mask (N, 1, W, K) of queries at `columns` (N, W) over keys of which `real` (N, K) may be seen.
+
+        A query always sees itself, so that no row of the attention is empty. Bool for a model that takes pairs,
+        otherwise what is added to the scores: transformers' attention takes a finished mask in that form everywhere.
+        """
+        keys, queries = torch.arange(real.shape[1], device=real.device), columns[:, :, None]
+        seen = real[:, None].expand(-1, columns.shape[1], -1)
+        if self.block is not None:
+            seen = seen & (keys // self.block <= queries // self.block)
+        seen = (seen | (keys == queries))[:, None]
+        dtype = self.head.weight.dtype
+        return seen if self.pairs else torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+
     def _run(self, model: nn.Module, tokens: Tensor) -> Tensor:
         real = tokens != self.pad_id  # (N, L): the keys that may be seen
-        mask = (real[:, None, None] & real[:, None, :, None]) | _diagonal(real) if self.pairs else real.long()
+        mask = real.long()
+        if self.pairs or self.block is not None:
+            mask = self.attention(real, torch.arange(real.shape[1], device=real.device).expand_as(real))
         output: Tensor = model(input_ids=tokens, attention_mask=mask).logits
         return output
 
@@ -90,7 +115,7 @@ class DiffusionLM(nn.Module):
         if torch.equal(whole[0, 0], whole[1, 0]):
             raise ModelError(
                 f"{type(model).__name__} looks to the left only: it is not a diffusion LM. A Llama- or Qwen-like one "
-                "needs `is_causal: false` in its config"
+                "needs `is_causal: false` in its config, or `block=` if it is block-causal"
             )
 
 
@@ -99,6 +124,7 @@ def load_diffusion_lm(
     *,
     shifted: bool | None = None,
     mask_id: int | None = None,
+    block: int | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> DiffusionLM:
     """A diffusion LM and its tokenizer from a local folder or a hub name. No code from there is ever run.
@@ -122,11 +148,16 @@ def load_diffusion_lm(
     model, found = loaded
     if found["missing_keys"]:
         raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
-    return wrap_diffusion_lm(model, tokenizer, shifted=shifted, mask_id=mask_id)
+    return wrap_diffusion_lm(model, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
 
 
 def wrap_diffusion_lm(
-    model: Any, tokenizer: Any, *, shifted: bool | None = None, mask_id: int | None = None
+    model: Any,
+    tokenizer: Any,
+    *,
+    shifted: bool | None = None,
+    mask_id: int | None = None,
+    block: int | None = None,
 ) -> DiffusionLM:
     """A diffusion LM that is loaded already, with its tokenizer."""
     config = model.config
@@ -146,6 +177,7 @@ def wrap_diffusion_lm(
         pad,
         shifted=dream if shifted is None else shifted,
         pairs=dream,
+        block=block,
         special_ids=tuple(i for i in special if i < size),
         tokenizer=tokenizer,
     )
@@ -213,8 +245,3 @@ def _split(model: nn.Module) -> tuple[nn.Module, nn.Linear]:
         node = child
     node._modules = {**node._modules, last: nn.Identity()}
     return body, head
-
-
-def _diagonal(real: Tensor) -> Tensor:
-    """(1, 1, L, L): a padded position sees itself, so that no row of the attention is empty."""
-    return torch.eye(real.shape[1], dtype=torch.bool, device=real.device)[None, None]
