@@ -87,11 +87,11 @@ COSTS = {
     "two passes of uniform": (16, 16, 16),
     "two passes of left2right": (16, 16, 16),
     "two passes of right2left": (16, 16, 16),
-    "two passes of least2most": (24, 24, 108),
-    "two passes of easy-first": (24, 24, 108),
-    "two passes of hard-first": (24, 24, 108),
-    "two passes of confidence": (24, 24, 108),
-    "two passes of margin": (24, 24, 108),
+    "two passes of least2most": (24, 24, 80),
+    "two passes of easy-first": (24, 24, 80),
+    "two passes of hard-first": (24, 24, 80),
+    "two passes of confidence": (24, 24, 80),
+    "two passes of margin": (24, 24, 80),
 }
 
 

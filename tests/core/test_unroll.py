@@ -178,6 +178,19 @@ def test_revisit_goes_over_everything_again() -> None:
     assert chosen == {0: [0, 1, 2, 3] * 2, 1: [0, 1, 2] * 2}
 
 
+@pytest.mark.parametrize("order", [negent, logp, random], ids=str)
+def test_every_pass_visits_every_position_once(order: Order) -> None:
+    model = Hashed()
+    context, state = sentences(model, [6, 4])
+    chosen: dict[int, list[int]] = {0: [], 1: []}
+    for s in unroll(model, context, state, Decoder(Coordinates(order, among=revisit), steps=Times(3))):
+        for n, r in enumerate(s.rows.tolist()):
+            chosen[r] += s.z[n].nonzero()[:, 0].tolist()
+    for row, length in ((0, 6), (1, 4)):
+        passes = [chosen[row][k * length : (k + 1) * length] for k in range(3)]
+        assert [sorted(p) for p in passes] == [list(range(length))] * 3
+
+
 def test_rows_that_leave_take_their_memory_with_them() -> None:
     @dataclass(frozen=True)
     class Counting(Order):

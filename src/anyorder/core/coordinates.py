@@ -25,6 +25,9 @@ class Region:
     name: str
     candidates: Mask = field(compare=False, repr=False)
     extent: Mask = field(compare=False, repr=False)
+    remember: Callable[[State, Tensor], dict[str, Tensor]] = field(
+        default=lambda state, z: {}, compare=False, repr=False
+    )
 
 
 def _open(state: State) -> Tensor:
@@ -35,12 +38,19 @@ masked = Region("masked", lambda state: state.masked, _open)
 everywhere = Region("everywhere", _open, _open)
 
 
+def _visits(state: State) -> Tensor:
+    """(N, L) how often each position was written; a canvas that begins with symbols counts as written once."""
+    return state.memory.get("position:visits", (~state.masked).long())
+
+
 def _revisit(state: State) -> Tensor:
-    missing = state.masked
-    return torch.where(missing.any(-1, keepdim=True), missing, state.open)
+    visits = _visits(state).masked_fill(~state.open, torch.iinfo(torch.int64).max)
+    least = visits == visits.amin(-1, keepdim=True)
+    return state.open & torch.where(state.masked.any(-1, keepdim=True), state.masked, least)
 
 
-revisit = Region("revisit", _revisit, _open)  # what is masked; once nothing is, everything again (T = 2L)
+# What is masked; once nothing is, every position once more, and again (T = 2L, 3L …).
+revisit = Region("revisit", _revisit, _open, lambda state, z: {"position:visits": _visits(state) + z.long()})
 
 
 def block(size: int) -> Region:
@@ -147,7 +157,8 @@ class Coordinates:
         return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-        return self.order.remember(state, view, z) | self.count.remember(state, view, z)
+        carried = self.order.remember(state, view, z) | self.count.remember(state, view, z)
+        return carried | self.among.remember(state, z)
 
 
 def _bernoulli(p: float, z: Tensor, region: Tensor) -> Tensor:

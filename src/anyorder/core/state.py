@@ -128,7 +128,7 @@ def begin(
     n = len(tokens)
     rows = torch.arange(n, device=tokens.device)
     if not isinstance(seed, Tensor):
-        seed = rows + (int(seed) << 32)
+        seed = rows + (int(seed) % 2**31 << 32)
     return State(
         tokens=tokens,
         open=open,
