@@ -1,4 +1,4 @@
-"""`anyorder train configs/copy-task.toml`, as a user runs it: sequence copy is solved, both by masks and left to right."""
+"""`anyorder train configs/copy-task.toml`, as a user runs it: sequence copy is solved by both kinds of model."""
 
 from __future__ import annotations
 
