@@ -9,15 +9,15 @@ searched over: every length that p(L|X) proposes, every place of the words in it
 import torch
 
 import anyorder
-from anyorder.core import begin, decode
+from anyorder.core import begin, decode, pll
 from anyorder.models.translation import Source
 
-SOURCE, DIRECTION, WORDS = "Ein Hund läuft am Strand.", ("de", "en"), " puppy"
+SOURCE, DIRECTION, WORDS = "Zwei Kinder spielen am Strand.", ("de", "en"), "little girls"
 
 translator = anyorder.load("de-en")
 model, tokenizer = translator.model, translator.tokenizer
 source = tokenizer.encode([SOURCE], DIRECTION[0])[0]
-fixed = tokenizer.encode([WORDS.strip()], DIRECTION[1])[0]
+fixed = tokenizer.encode([WORDS], DIRECTION[1])[0]
 
 # One row for each (length, place): the fixed tokens are written, everything else is ⟨mask⟩.
 lengths, log_lengths = translator.lengths["-".join(DIRECTION)].propose(torch.tensor([len(source)]), 4)
@@ -40,10 +40,12 @@ special = {model.symbols.bos, model.symbols.eos, model.symbols.pad, model.symbol
 decoder = anyorder.Plan(order="easy-first").decoder(ban=tuple(special))
 with torch.inference_mode():
     result = decode(model, context, state, decoder)
+    # The path's score says nothing of the fixed words: candidates are ranked by log p of every word given all others.
+    whole = begin(result.tokens, model.mask_id, model.pad_id, open=result.tokens != model.pad_id)
+    mean = (pll(model, context, whole) + log_prior) / whole.length
 
-print("free:       ", translator.translate(SOURCE, to=DIRECTION[1]).text)
-mean = result.score / (canvas != model.pad_id).sum(-1)
+print("free:", translator.translate(SOURCE, to=DIRECTION[1]).text)
 for n in mean.argsort(descending=True)[:3].tolist():
     ids = [i for i in result.tokens[n].tolist() if i != model.pad_id]
     assert all(i in ids for i in fixed)
-    print(f"with '{WORDS.strip()}':", tokenizer.decode([ids], DIRECTION[1])[0], f"({mean[n]:.3f})")
+    print(f"with {WORDS!r}:", tokenizer.decode([ids], DIRECTION[1])[0], f"({mean[n]:.3f})")

@@ -66,9 +66,13 @@ def test_seeds_matter(run: Run, model_folder: Path) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
-def test_an_autoregressive_model(run: Run, model_folder: Path) -> None:
-    done = run("translate", LINES[0], "--to", "en", "-m", f"{model_folder}-ar")
-    assert done.code == 0 and len(done.lines) == 1
+@pytest.mark.parametrize("beam", ["1", "3"])
+def test_an_autoregressive_model(run: Run, model_folder: Path, tmp_path: Path, beam: str) -> None:
+    file = tmp_path / "t.jsonl"
+    done = run("translate", LINES[0], "--to", "en", "-m", f"{model_folder}-ar", "--beam", beam, "--trace", file)
+    trace = tracing.read(file)[0]
+    assert done.code == 0 and done.lines == [_job.one_line(str(trace.text))] and trace.recipe == "autoregressive"
+    assert [step.positions for step in trace.steps] == [[i] for i in range(trace.length)]
 
 
 def test_json_and_nbest(run: Run, model_folder: Path) -> None:
