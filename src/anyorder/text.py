@@ -7,16 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anyorder.candidates import length_models
 from anyorder.catalog import DEFAULT, locate, our_config, shipped
-from anyorder.translator import Translator, length_models
+from anyorder.translator import Translator
 from anyorder.writer import Writer
 
 __all__ = ["load", "shipped"]
 
 
-def load(
-    path_or_name: str | Path = DEFAULT, *, kind: str | None = None, int8: bool = False, **diffusion: Any
-) -> Any:
+def load(path_or_name: str | Path = DEFAULT, *, kind: str | None = None, int8: bool = False, **diffusion: Any) -> Any:
     """A `Translator` or a `Writer`.
 
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging

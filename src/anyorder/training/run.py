@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from anyorder.candidates import length_models
 from anyorder.core import Length
 from anyorder.models.folder import classes, load_model, save_model
 from anyorder.models.transformer import Architecture, Transformer
@@ -23,7 +24,6 @@ from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.prepare import Prepared, prepare, read_distilled
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.translate import bleu, translate
-from anyorder.translator import length_models
 
 BELONGINGS = ("tokenizer.json", "lengths.json")  # of every model folder
 
