@@ -129,14 +129,15 @@ def test_block_causal_attention_sees_its_block_and_those_before() -> None:
 
 
 def fast_dllm_loop(
-    model: Any, tokens: Tensor, size: int, threshold: float, kind: str | None
+    model: Any, tokens: Tensor, size: int, threshold: float, kind: str | None, shift: int
 ) -> tuple[list[int], float]:
     """Fast-dLLM for one row with a prompt in front, on the model itself: no engine, transformers' own cache."""
     y, start, total = tokens.clone(), int((tokens == MASK).nonzero()[0]), 0.0
     for s in range(start, len(y), size):
         e, cache = min(s + size, len(y)), hf.DynamicCache()
-        output = model(input_ids=y[None], past_key_values=cache, use_cache=True).logits[0, s:e]
-        keep = [*range(s)] + ([*range(e, len(y))] if kind == "dual" else [])
+        a = s - shift  # the first column whose logits are needed
+        output = model(input_ids=y[None], past_key_values=cache, use_cache=True).logits[0, a : e - shift]
+        keep = [*range(a)] + ([*range(e, len(y))] if kind == "dual" else [])
         layers: list[Any] = cache.layers
         kept = [(layer.keys[:, :, keep], layer.values[:, :, keep]) for layer in layers]
         while True:
@@ -148,34 +149,35 @@ def fast_dllm_loop(
             if not (y[s:e] == MASK).any():
                 break
             if kind is None:
-                output = model(input_ids=y[None]).logits[0, s:e]
+                output = model(input_ids=y[None]).logits[0, a : e - shift]
                 continue
             cache, end = hf.DynamicCache(), e if kind == "dual" else len(y)
             for layer, (k, v) in enumerate(kept):
                 if keep:
                     cache.update(k, v, layer)
-            mask = torch.ones(1, len(keep) + end - s, dtype=torch.long)
-            places = torch.arange(s, end)[None]
+            mask = torch.ones(1, len(keep) + end - a, dtype=torch.long)
+            places = torch.arange(a, end)[None]
             options = {"attention_mask": mask, "position_ids": places, "past_key_values": cache}
-            output = model(input_ids=y[None, s:end], **options).logits[0, : e - s]
+            output = model(input_ids=y[None, a:end], **options).logits[0, : e - s]
     return y.tolist(), total
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_approximation_is_fast_dllms(kind: Any) -> None:
+@pytest.mark.parametrize("shifted", [False, True])
+def test_approximation_is_fast_dllms(kind: Any, shifted: bool) -> None:
     model, tokens = tiny(), canvas()
-    cached = BlockCached(DiffusionLM(model, MASK, PAD), 4, kind, approximate=True)
+    cached = BlockCached(DiffusionLM(model, MASK, PAD, shifted=shifted), 4, kind, approximate=True)
     assert not cached.exact
     differs = 0
     for threshold, decoder in ((0.3, recipes.fast_dllm(0.3, 4)), (2.0, recipes.llada(4, 4))):
         found = run(cached, tokens, decoder)
         for row, (prompt, answer) in enumerate(ROWS):
             only = tokens[row, : prompt + answer]
-            expected, total = fast_dllm_loop(model, only, 4, threshold, kind)
+            expected, total = fast_dllm_loop(model, only, 4, threshold, kind, int(shifted))
             assert found.tokens[row, : len(only)].tolist() == expected
             assert float(found.score[row]) == pytest.approx(total, abs=1e-3)
             assert (found.tokens[row, len(only) :] == PAD).all()
-            differs += abs(fast_dllm_loop(model, only, 4, threshold, None)[1] - total) > 0.01
+            differs += abs(fast_dllm_loop(model, only, 4, threshold, None, int(shifted))[1] - total) > 0.01
     assert differs >= 4  # it is an approximation, and this would notice if nothing were kept
 
 
@@ -275,6 +277,12 @@ def test_what_does_not_fit_is_refused() -> None:
         cached.hidden(cached.encode(), torch.full((1, 41), 7))
     with pytest.raises(ModelError, match="no source side"):
         cached.encode([[1]])
+
+    near = tiny(hf.MistralForCausalLM, hf.MistralConfig, sliding_window=20)
+    with pytest.raises(ModelError, match="sliding window of 20"):
+        BlockCached(DiffusionLM(near, MASK, PAD), 4, approximate=True)
+    with pytest.raises(ModelError, match="sliding window of 20"):
+        DiffusionLM(near, MASK, PAD, block=4)
 
     class Forgetful(hf.LlamaForCausalLM):
         def forward(self, input_ids: Tensor, attention_mask: Tensor, **_: Any) -> Any:

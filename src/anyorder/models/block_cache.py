@@ -92,6 +92,7 @@ class BlockCached(nn.Module):
         self.model, self.size, self.kind = model, size, kind
         self.mask_id, self.pad_id = model.mask_id, model.pad_id
         self.special_ids, self.tokenizer, self.max_length = model.special_ids, model.tokenizer, model.max_length
+        model.check_window()
         self.exact = self._closed()
         if not self.exact and not approximate:
             raise ModelError(

@@ -48,6 +48,8 @@ class DiffusionLM(nn.Module):
             None,
         )
         self.body, self.head = _split(model.eval())
+        if block is not None:
+            self.check_window()
         self._check(model)
 
     def encode(self, source: Any = None) -> NoContext:
@@ -74,6 +76,12 @@ class DiffusionLM(nn.Module):
                 f"the canvas has {tokens.shape[1]} tokens but this model was made for at most {self.max_length}: "
                 "shorten the prompt or generate less"
             )
+
+    def check_window(self) -> None:
+        """A mask of ours takes the place of a sliding window, so there must be none."""
+        window = getattr(getattr(self.body, "config", None), "sliding_window", None)
+        if window:
+            raise ModelError(f"{type(self.body).__name__} has a sliding window of {window}, which a given mask undoes")
 
     def attention(self, real: Tensor, columns: Tensor) -> Tensor:
         """The mask (N, 1, W, K) of queries at `columns` (N, W) over keys of which `real` (N, K) may be seen.
