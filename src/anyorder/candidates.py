@@ -49,7 +49,7 @@ class Candidates:
     tokenizer: Any
     languages: tuple[str, ...]
     lengths: Mapping[str, Length] = field(default_factory=dict)  # "de-en" → p(L|X)
-    beside: Callable[[], Any] | None = None  # a Translator, loaded when it is first needed
+    beside: Callable[[], Candidates] | None = None  # loaded when it is first needed
     policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
     name: str = "model"
     cost: Cost = field(default_factory=Cost)  # of everything this translator has done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, overload
@@ -23,6 +23,8 @@ FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translat
 
 class Translator(Candidates):
     """A translation model with its tokeniser and length model, and perhaps an autoregressive one beside it."""
+
+    beside: Callable[[], Translator] | None
 
     @overload
     def translate(self, texts: str, to: str, **options: Any) -> Translation: ...
