@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -207,13 +208,21 @@ def test_the_log_forgets_what_a_resumed_run_will_say_again(tmp_path: Path) -> No
 
 
 def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path) -> None:
-    settings = config(stage("ar", "autoregressive", steps=2))
+    settings = config(stage("teacher", steps=10))
     (teacher,) = train(settings, tmp_path / "teacher")
     paths = distill(settings, teacher, tmp_path / "distilled", limit=20)
     assert [p.name for p in paths] == ["a-b.tsv.gz", "b-a.tsv.gz"]
+    for path, source in zip(paths, ("a", "b"), strict=True):
+        rows = [line.split("\t") for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
+        assert 15 < len(rows) <= 20 and all(len(row) == 2 for row in rows), source
     student = stage("student", target=str(tmp_path / "distilled"), steps=2)
     (folder,) = train(config(student), tmp_path / "student")
     assert load_model(folder).kind == "masked-translation"
+
+
+def test_too_little_data_for_an_update_is_told(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"lower `accumulate`"):
+        train(config(stage(accumulate=1000)), tmp_path)
 
 
 def test_export_is_half_as_large_and_translates_alike(tmp_path: Path) -> None:

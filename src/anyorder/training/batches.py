@@ -67,6 +67,8 @@ def epochs(
     sizes: Tensor, keys: Tensor, budget: int, seed: int, start: tuple[int, int] = (0, 0), sentences: int | None = None
 ) -> Iterator[tuple[int, int, Tensor]]:
     """Endless (epoch, batch index, rows), from `start` on: the whole order follows from `seed` alone."""
+    if not len(sizes):
+        raise ValueError("there is nothing to train on: no example is left")
     epoch, first = start
     while True:
         cuts = batches(sizes, keys, budget, torch.Generator().manual_seed(seed * 1_000_003 + epoch), sentences)

@@ -46,8 +46,9 @@ def distill(config: Config, teacher: Path, out: Path, beam_size: int = 1, limit:
                         model, Ragged.of([ids[i] for i in kept]), model.languages.index(source),
                         model.languages.index(target), counts.get(f"{source}-{target}"), beam_size=beam_size,
                     )  # fmt: skip
-                lines = zip((chunk[i] for i in kept), tokenizer.decode(rows, target), strict=True)
-                write_atomically(part, "".join(f"{a}\t{b.replace(chr(9), ' ')}\n" for a, b in lines if b).encode())
+                targets = (" ".join(text.split()) for text in tokenizer.decode(rows, target))  # no tabs, no line ends
+                lines = zip((chunk[i] for i in kept), targets, strict=True)
+                write_atomically(part, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())
                 print(f"{source}-{target}  {min(start + PART, len(texts))}/{len(texts)}", file=sys.stderr, flush=True)
         if not path.exists():
             write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))

@@ -96,6 +96,8 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
                 rows[0].append(a)
                 rows[1].append(b)
                 written.append(int(target == second))
+    if not written:
+        raise files.DataError(f"{folder} has not one usable pair: was the teacher trained?")
     return Tokenised(Ragged.of(rows[0]), Ragged.of(rows[1]), target=torch.tensor(written))
 
 

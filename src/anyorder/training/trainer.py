@@ -127,7 +127,12 @@ class Trainer:
         for epoch, i, rows in endless:
             if at.step >= stage.steps:
                 return
-            if group and epoch != at.epoch:  # too few left for a whole update
+            if epoch != at.epoch:  # too few were left for a whole update
+                if i == 0 and len(group) and group[0][0] == 0:
+                    raise TrainingError(
+                        f"an epoch has {len(group)} batches, one update of stage {stage.name!r} needs {per_update}: "
+                        "lower `accumulate` or `tokens`, or use fewer processes"
+                    )
                 group = []
             at.epoch = epoch
             group.append((i, rows))
