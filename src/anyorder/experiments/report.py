@@ -16,8 +16,8 @@ STYLE = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
 .wide { overflow-x: auto; margin: 1rem 0; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid #8884; text-align: right; white-space: nowrap; }
-th:first-child, td:first-child, td:nth-child(2) { text-align: left; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid #8884; text-align: left; vertical-align: top; }
+td.number { text-align: right; white-space: nowrap; }
 td.yes { color: #0f7b6c; font-weight: 600; } td.no { color: #c0392b; font-weight: 600; }
 figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; background: #fff; }
 pre { font-size: .8rem; overflow-x: auto; padding: .8rem; background: #8881; }
@@ -115,9 +115,14 @@ def _markdown(block: Block) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    lines = [_line(table.header), _line(["---" if i == 0 else "---:" for i in range(len(table.header))])]
+    lines = [_line(table.header), _line(["---:" if _numeric(table, i) else "---" for i in range(len(table.header))])]
     lines += [_line(row) for row in table.rows]
     return "\n".join(lines) + (f"\n\n{table.caption}" if table.caption else "")
+
+
+def _numeric(table: Table, column: int) -> bool:
+    """Are these cells numbers (to be aligned right), or words?"""
+    return not any(re.search(r"[A-Za-z]{4}", row[column]) for row in table.rows)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -162,14 +167,16 @@ def _paragraph(text: str) -> str:
 
 def _html_table(table: Table) -> str:
     head = "".join(f"<th>{_inline(cell)}</th>" for cell in table.header)
-    rows = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in table.rows)
+    numeric = [_numeric(table, i) for i in range(len(table.header))]
+    cells = ["".join(_cell(*pair) for pair in zip(row, numeric, strict=True)) for row in table.rows]
+    rows = "".join(f"<tr>{line}</tr>" for line in cells)
     caption = f'<p class="caption">{_inline(table.caption)}</p>' if table.caption else ""
     return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{caption}'
 
 
-def _cell(text: str) -> str:
-    kind = {"**holds**": ' class="yes"', "**does not hold**": ' class="no"'}.get(text, "")
-    return f"<td{kind}>{_inline(text)}</td>"
+def _cell(text: str, numeric: bool) -> str:
+    kind = {"**holds**": "yes", "**does not hold**": "no"}.get(text, "number" if numeric else "words")
+    return f'<td class="{kind}">{_inline(text)}</td>'
 
 
 def _inline(text: str) -> str:

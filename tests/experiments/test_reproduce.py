@@ -1,0 +1,198 @@
+"""The report: complete, deterministic, resumable; the cells behind it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from anyorder.experiments import grid
+from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
+from anyorder.experiments.corpora import load_corpus
+from anyorder.experiments.generations import Watch, watch, watched
+from anyorder.experiments.grid import Scope
+from anyorder.experiments.reproduce import reproduce
+from anyorder.experiments.results import Results, Row
+from anyorder.plan import Plan
+from anyorder.text import load
+
+QUICK = Scope(others=("tatoeba-test",), limit=100, headline=100, seeds=2, quick=True)
+TABLES = ("README.md", "report.html", "results.jsonl", "orders.svg", "energy.svg", "frontier.svg", "samples.html")
+
+
+@pytest.fixture(scope="module")
+def report(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    assert reproduce(str(model), data, out, QUICK, jobs=1).left == 0
+    return out
+
+
+def test_has_every_part(report: Path) -> None:
+    text = (report / "README.md").read_text(encoding="utf-8")
+    for part in ("Does it hold?", "Table 1", "Table 2", "Table 3", "could not have", "orders", "Energy", "Sample"):
+        assert part in text
+    assert "tok:13a" in text and "passes" in text and "head rows" in text
+    for number in ("5.1", "5.2", "5.3", "5.4", "5.5", "5.6", "6.1", "6.3b", "6.6"):
+        assert f"| {number} |" in text
+    rows = [json.loads(line) for line in (report / "results.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {r["direction"] for r in rows} == {"de-en", "en-de"}
+    assert {r["corpus"] for r in rows} == {"test_2016_flickr", "tatoeba-test", "val"}
+    assert all(r["sentences"] == 4 and r["passes"] > 0 and 0 <= r["bleu"] <= 100 for r in rows)
+
+
+def test_page_stands_alone_and_is_well_formed(report: Path) -> None:
+    page = (report / "report.html").read_text(encoding="utf-8")
+
+    class Check(HTMLParser):
+        frames, figures = 0, 0
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            Check.frames += tag == "iframe"
+            Check.figures += tag == "svg"
+            for name, value in attrs:
+                assert name not in ("src", "href") or (value or "").startswith(("#", "data:")), (tag, value)
+
+    Check().feed(page)
+    assert Check.frames == 1 and Check.figures == 4
+
+
+def test_two_runs_give_the_same_files(report: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    reproduce(str(model), data, tmp_path, QUICK, jobs=2)  # in two processes this time
+    for name in TABLES:
+        assert (tmp_path / name).read_bytes() == (report / name).read_bytes(), name
+
+
+def test_a_finished_report_decodes_nothing_again(report: Path, model: Path, data: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (report / "cells").iterdir()}
+    reproduce(str(model), data, report, QUICK, jobs=1)
+    assert {path: path.stat().st_mtime_ns for path in (report / "cells").iterdir()} == before
+
+
+def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: Path, tmp_path: Path) -> None:
+    stopped = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
+    assert stopped.left > 0
+    assert "not measured" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    store = Store(tmp_path / "cells", identify(str(model)))
+    first = grid.schedule(replace(QUICK), Results(store, data))[0]
+    assert isinstance(first, Job)
+    run(first, store, load(model), load_corpus(data, first.cell.corpus, first.cell.direction))
+    again = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
+    assert again.left == stopped.left - 1
+
+
+def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:
+    translator = load(model)
+    corpus = load_corpus(data, "val", "de-en")
+    found, spent = decode(Cell("val", "de-en", "easy-first", lengths=2), translator, corpus)
+    assert [len(row) for row in found] == [2] * 4 and spent.canvases > 0
+    plain = translator.translate(corpus.sources, to="en", plan=Plan("easy-first", lengths=1))
+    assert [row[0].text for row in found] == [t.text for t in plain]
+    gold, _ = decode(Cell("val", "de-en", "easy-first", lengths=1, gold=True), translator, corpus)
+    wanted = translator.tokenizer.encode(corpus.references, "en")
+    assert [len(row[0].ids) for row in gold] == [len(ids) for ids in wanted]
+
+
+def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
+    translator = load(model)
+    corpus = load_corpus(data, "val", "de-en").part(0, 2)
+    ids = translator.tokenizer.encode(corpus.references, "en")
+    candidates = [[Candidate(t, i, 0.0, 0.0)] for t, i in zip(corpus.references, ids, strict=True)]
+    for criterion, scorer, ends in (("pll", translator, 0), ("ar", translator.beside(), 1)):
+        scores, _ = rescore(candidates, criterion, translator, corpus)  # type: ignore[arg-type]
+        whole = scorer.score(corpus.sources, corpus.references, to="en")
+        assert [s[0] for s in scores] == pytest.approx(
+            [w / (len(i) + ends) for w, i in zip(whole, ids, strict=True)], rel=1e-4
+        )
+
+
+def test_scoring_needs_decoding_first(model: Path, data: Path, tmp_path: Path) -> None:
+    job = Job(Cell("val", "de-en", "easy-first"), 0, 4, "pll")
+    with pytest.raises(CellError, match="decoded before"):
+        run(job, Store(tmp_path, identify(str(model))), load(model), load_corpus(data, "val", "de-en"))
+
+
+def test_fewer_lengths_choose_among_fewer_and_cost_less(model: Path, data: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path, identify(str(model)))
+    corpus = load_corpus(data, "val", "de-en")
+    cell = Cell("val", "de-en", "easy-first")
+    run(Job(cell, 0, 4), store, load(model), corpus)
+    results = Results(store, data)
+    one, four = (results.measure(Row(cell, lengths=n), 4) for n in (1, 4))
+    assert one is not None and four is not None and one.passes < four.passes
+    chunk = store.chunk(Job(cell, 0, 4))
+    assert chunk is not None
+    assert one.texts == [row[0].text for row in chunk.candidates]
+    best = [max(row, key=lambda c: c.written / c.length).text for row in chunk.candidates]
+    assert four.texts == best
+    assert results.measure(Row(Cell("val", "en-de", "easy-first")), 4) is None
+
+
+def test_a_chunk_belongs_to_its_weights_alone(tmp_path: Path) -> None:
+    known = {"model": "1", "ar": "2", "tokenizer": "3", "lengths": "4", "policy-de-en": "5"}
+    easy, learned = (Job(Cell("val", "de-en", order), 0, 100) for order in ("easy-first", "learned"))
+    baseline = Job(Cell("val", "de-en", "autoregressive"), 0, 100)
+    scored = replace(easy, criterion="ar")
+
+    def changed(name: str) -> set[str]:
+        a, b = Store(tmp_path, known), Store(tmp_path, {**known, name: "new"})
+        jobs = {"easy": easy, "learned": learned, "baseline": baseline, "scored": scored}
+        return {n for n, job in jobs.items() if a.of(job) != b.of(job)}
+
+    assert changed("model") == {"easy", "learned", "scored"}
+    assert changed("ar") == {"baseline", "scored"}
+    assert changed("policy-de-en") == {"learned"}
+
+
+def test_a_damaged_chunk_counts_as_none(tmp_path: Path) -> None:
+    store = Store(tmp_path, {})
+    job = Job(Cell("val", "de-en", "easy-first"), 0, 1)
+    store.write(store.of(job), {"candidates": [[]], "scores": [], "spent": {"canvases": 1}})
+    assert Store(tmp_path, {}).chunk(job) is not None
+    store.of(job).write_bytes(store.of(job).read_bytes()[:20])
+    assert Store(tmp_path, {}).chunk(job) is None
+
+
+def test_costs_add_up() -> None:
+    assert Spent(1, 2, 0.5) + Spent(3, 4, 0.25) == Spent(4, 6, 0.75)
+
+
+def test_watched_generations_come_back_as_they_were(model: Path, data: Path, tmp_path: Path) -> None:
+    store = Store(tmp_path, identify(str(model)))
+    task = Watch("val", "de-en", "easy-first", 0, 2)
+    assert watched(task, store) is None
+    watch(task, store, load(model), load_corpus(data, "val", "de-en"))
+    seen = watched(task, store)
+    assert seen is not None and len(seen) == 2
+    for item in seen:
+        assert sorted(item.order) == list(range(item.trace.length))
+        assert len(item.energy) == len(item.trace.steps)
+
+
+def test_every_cell_of_the_full_report_has_a_plan() -> None:
+    scope = Scope(learned=frozenset({"de-en"}), tuned={"de-en": "negent + 0.9*logp"})
+    for direction in scope.directions:
+        for row in (*grid.frontier(scope, direction).values(), *grid.lengths(scope, direction).values()):
+            row.cell.plan().decoder()
+        for beam, steps in scope.settings:
+            for order in scope.columns:
+                entry = grid.linear(scope, direction, order, beam, steps)
+                if entry is not None and order != "learned":
+                    entry.cell.plan().decoder()
+        for budget in scope.budgets:
+            for count in scope.counts:
+                for order in scope.constant_columns:
+                    entry = grid.constant(scope, direction, order, budget, count)
+                    if entry is not None and order != "learned":
+                        entry.cell.plan().decoder()
+    assert grid.linear(scope, "en-de", "learned", "1", "L") is None  # no policy for that direction
+
+
+def test_real_folders_if_there_are_any() -> None:
+    shared = Path(os.environ.get("ANYORDER_SHARED", Path(__file__).parents[3] / "shared")) / "data"
+    if not (shared / "tatoeba").exists():
+        pytest.skip(f"no data in {shared}: set ANYORDER_SHARED")
+    assert len(load_corpus(shared, "tatoeba-test", "en-de")) == 1000
