@@ -55,7 +55,7 @@ class PlanError(ValueError):
 class Plan:
     """Everything a user may choose about a generation. The defaults are easy-first, one symbol a step, T = L."""
 
-    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, or a decoder of one's own
+    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a policy's file, or one's own
     count: str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions a step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
@@ -121,6 +121,10 @@ class Plan:
         assert isinstance(self.order, str)
         if self.order in self.orders:
             return self.orders[self.order]
+        if self.order.endswith(".safetensors"):
+            from anyorder.policy import Policy
+
+            return Policy.load(self.order)
         return recipes.order_of(self.order, self.orders)
 
     def _count(self, steps: int | None) -> Count:

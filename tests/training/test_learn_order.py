@@ -80,6 +80,7 @@ def test_a_policy_is_trained_resumed_and_used(model: Path, tmp_path: Path) -> No
     translator = load(model)
     text = translator.translate("a b c d", "a", order="learned").text
     assert text == translator.translate("a b c d", "a", order=policy).text
+    assert text == translator.translate("a b c d", "a", order=str(file)).text
     with pytest.raises(ValueError, match="no learned order for a-b"):
         translator.translate("a b c d", "b", order="learned")
 
