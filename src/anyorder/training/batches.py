@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,10 +20,13 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
-        tensors = [torch.tensor(row, dtype=torch.int32) for row in rows]
-        lengths = torch.tensor([len(row) for row in tensors], dtype=torch.int64)
-        flat = torch.cat([*tensors, torch.zeros(1, dtype=torch.int32)])  # one spare, so that any index may be read
-        return cls(flat, lengths.cumsum(0) - lengths, lengths)
+        flat, lengths = array("i"), array("q")
+        for row in rows:
+            flat.extend(row)
+            lengths.append(len(row))
+        flat.append(0)  # one spare, so that any index may be read
+        length = torch.tensor(lengths, dtype=torch.int64)
+        return cls(torch.frombuffer(flat, dtype=torch.int32), length.cumsum(0) - length, length)
 
     def __len__(self) -> int:
         return len(self.lengths)
