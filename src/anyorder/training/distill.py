@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
@@ -17,7 +17,14 @@ from anyorder.training.run import read_lengths
 from anyorder.training.tokenizer import Tokenizer
 from anyorder.training.translate import translate
 
-PART = 2000  # sentences a file while it runs
+PART = 500  # sentences a file while it runs
+
+
+def _progress(parts: range, name: str) -> Iterable[int]:
+    from rich.console import Console
+    from rich.progress import track
+
+    return track(parts, description=name, console=Console(stderr=True))
 
 
 def distill(config: Config, teacher: Path, out: Path, beam_size: int = 1, limit: int | None = None) -> list[Path]:
@@ -33,7 +40,7 @@ def distill(config: Config, teacher: Path, out: Path, beam_size: int = 1, limit:
         texts = [text for text in texts if "\t" not in text][:limit]
         path = out / f"{source}-{target}.tsv.gz"
         parts = []
-        for start in range(0, len(texts), PART):
+        for start in _progress(range(0, len(texts), PART), f"{source}-{target}"):
             part = out / f"{source}-{target}.{start // PART:05d}.part"
             parts.append(part)
             if not path.exists() and not part.exists():
@@ -49,7 +56,6 @@ def distill(config: Config, teacher: Path, out: Path, beam_size: int = 1, limit:
                 targets = (" ".join(text.split()) for text in tokenizer.decode(rows, target))  # no tabs, no line ends
                 lines = zip((chunk[i] for i in kept), targets, strict=True)
                 write_atomically(part, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())
-                print(f"{source}-{target}  {min(start + PART, len(texts))}/{len(texts)}", file=sys.stderr, flush=True)
         if not path.exists():
             write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
             for part in parts:

@@ -53,7 +53,10 @@ def _prepare(config: Config, out: Path) -> Prepared:
         if state.is_main_process:
             print(line, file=sys.stderr)
 
-    with state.main_process_first():
+    from rich.console import Console
+
+    spinner = Console(stderr=True, quiet=not state.is_main_process).status("reading and tokenising")
+    with state.main_process_first(), spinner:
         return prepare(config, out, say, longest)
 
 
