@@ -39,6 +39,7 @@ FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, 
     ("easy-first, beam K = 4, K′ = 1", "easy-first", "L", None, 4, 1),
     ("easy-first, beam K = 4, K′ = 2", "easy-first", "L", None, 4, 2),
 )
+EARLY = 300  # sentences of the headline table that come before everything else is begun
 QUICK_FRONTIER = ("easy-first, T = L", "threshold 0.6", "P2, T = 4", "WINO 0.6/0.9")
 
 
@@ -175,25 +176,24 @@ def watches(scope: Scope) -> list[Watch]:
 
 def schedule(scope: Scope, results: Results) -> list[Task]:
     """All tasks of a report, the most important first."""
-    first = [d for d in scope.directions]
-    main = _linear_rows(scope, [s for s in scope.settings if s[0] == "1" and s[1] == "L"])
+    first, rest = scope.directions[:1], scope.directions[1:]
+    main = _linear_rows(scope, [s for s in scope.settings if s == ("1", "L")])
     beams = _linear_rows(scope, [s for s in scope.settings if s[0] == "4" and s[1] != "2L"])
     twice = _linear_rows(scope, [s for s in scope.settings if s == ("1", "2L")])
     widest = _linear_rows(scope, [s for s in scope.settings if s == ("4", "2L")])
     tables = [*_baselines(scope), *main, *_constant_rows(scope, scope.budgets[:1])]
-    tables += [row for d in first for row in lengths(scope, d).values()]
-    deep = [row for corpus in (scope.main, *scope.others) for d in first for row in _deep(scope, corpus, d)]
-    out: list[Task] = [*_jobs(results, tables, scope.limit), *watches(scope)]
-    out += _jobs(results, beams, scope.limit)
+    tables += [row for d in scope.directions for row in lengths(scope, d).values()]
+    choices = [row for d in scope.directions for row in criteria(scope, d).values()]
+    sets = (scope.main, *scope.others)
+    deep = [row for corpus in sets for d in scope.directions for row in _deep(scope, corpus, d)]
+    whole = [row for corpus in sets for d in scope.directions for row in headline(scope, corpus, d).values()]
+    out: list[Task] = [*_jobs(results, [*tables, *beams], scope.limit)]
+    out += [*_jobs(results, deep, min(EARLY, scope.headline)), *watches(scope)]
+    out += _jobs(results, [*(r for d in first for r in frontier(scope, d).values()), *twice, *choices], scope.limit)
     out += _jobs(results, deep, scope.headline)
-    out += _jobs(results, [r for d in first[:1] for r in frontier(scope, d).values()], scope.limit)
-    out += _jobs(results, [*twice, *(r for d in first for r in criteria(scope, d).values())], scope.limit)
     out += _jobs(results, _constant_rows(scope, scope.budgets[1:]), scope.limit)
-    out += _jobs(results, [r for d in first[1:] for r in frontier(scope, d).values()], scope.limit)
-    out += _jobs(results, widest, scope.limit)
-    for corpus in (scope.main, *scope.others):
-        for d in first:
-            out += _jobs(results, list(headline(scope, corpus, d).values()), scope.headline)
+    out += _jobs(results, [r for d in rest for r in frontier(scope, d).values()], scope.limit)
+    out += [*_jobs(results, widest, scope.limit), *_jobs(results, whole, scope.headline)]
     return list(dict.fromkeys(out))
 
 
