@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from anyorder import load
+from anyorder.cli import main
 from anyorder.models.folder import save_model
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
@@ -62,13 +63,17 @@ def write(path: Path, model: Path, method: str = "ppo", iterations: int = 2) -> 
     return path
 
 
-def test_a_policy_is_trained_resumed_and_used(model: Path, tmp_path: Path) -> None:
+def test_a_policy_is_trained_resumed_and_used(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = policy_config(write(tmp_path / "p.toml", model))
     assert config is not None
     train_policy(config, tmp_path / "run")
-    longer = policy_config(write(tmp_path / "p.toml", model, iterations=4))
-    assert longer is not None
-    file = train_policy(longer, tmp_path / "run")
+    longer = write(tmp_path / "p.toml", model, iterations=4)
+    with pytest.raises(SystemExit) as end:
+        main(["train", str(longer), "--out", str(tmp_path / "run")])
+    file = Path(capsys.readouterr().out.strip())
+    assert not end.value.code and file.parent == tmp_path / "run"
     assert file.name == "policy-b-a.safetensors"
     log = read_log(tmp_path / "run" / "log.jsonl")
     assert [r["step"] for r in log] == [1, 2, 3, 4]
