@@ -25,7 +25,7 @@ def test_a_shipped_model_is_small_and_has_a_card(name: str) -> None:
     folder = catalog.SHIPPED / name
     assert (folder / "model.safetensors").stat().st_size <= 20_000_000
     card = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(word in card.lower() for word in ("data", "licen", "bleu"))
+    assert all(word in card for word in ("Multi30k", "Tatoeba", "CC BY", "configs/"))  # data, licences, settings
 
 
 @needs_model
