@@ -96,6 +96,16 @@ def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:
     assert [len(row[0].ids) for row in gold] == [len(ids) for ids in wanted]
 
 
+def test_a_beam_keeps_the_best_of_each_length(model: Path, data: Path) -> None:
+    translator = load(model)
+    corpus = load_corpus(data, "val", "de-en").part(0, 1)
+    found, spent = decode(Cell("val", "de-en", "easy-first", beam=3, lengths=2), translator, corpus)
+    every = translator.candidates(corpus.sources, "en", plan=Plan("easy-first", beam=3, lengths=2))[0]
+    assert [c.text for c in found[0]] == [max(some, key=lambda h: h.path_score).text for some in every]
+    _, greedy = decode(Cell("val", "de-en", "easy-first", lengths=2), translator, corpus)
+    assert spent.canvases > 2 * greedy.canvases
+
+
 def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
     translator = load(model)
     corpus = load_corpus(data, "val", "de-en").part(0, 2)

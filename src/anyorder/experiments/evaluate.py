@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,6 +112,7 @@ def bleu_of(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(dead, 0.0, 100 * score))
 
 
+@lru_cache(maxsize=8)
 def resamples(sentences: int, n: int = RESAMPLES, seed: int = 12345) -> NDArray[np.float64]:
     """How often each sentence is drawn in each resample, (n, sentences)."""
     generator = np.random.default_rng(seed)

@@ -182,5 +182,6 @@ def _cell(text: str, numeric: bool) -> str:
 def _inline(text: str) -> str:
     """The little Markdown that blocks use."""
     text = html.escape(text, quote=False).replace("\\*", "∗")
+    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)  # the page stands alone: no links to files beside it
     text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
     return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
