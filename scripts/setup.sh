@@ -19,7 +19,7 @@ find_python() {
 
 # What was installed is remembered: nothing is done again until pyproject.toml changes.
 stamp=.venv/installed-${extras:-base}
-if ! cmp -s pyproject.toml "$stamp"; then
+if ! cmp -s pyproject.toml "$stamp" && { [ -n "$extras" ] || ! cmp -s pyproject.toml .venv/installed-dev; }; then
     if [ ! -x .venv/bin/pip ]; then
         python=$(find_python)
         echo "Setting up .venv with $("$python" --version): this happens once and takes a minute or two." >&2

@@ -18,7 +18,8 @@ if [ "$2" = venv ]; then
     mkdir -p .venv/bin
     printf '#!/bin/sh\\necho "pip $@" >> log.txt\\n' > .venv/bin/pip
     printf '#!/bin/sh\\necho "anyorder $@" >> log.txt\\n' > .venv/bin/anyorder
-    chmod +x .venv/bin/pip .venv/bin/anyorder
+    printf '#!/bin/sh\\necho "python $@" >> log.txt\\n' > .venv/bin/python
+    chmod +x .venv/bin/pip .venv/bin/anyorder .venv/bin/python
 fi
 """
 
@@ -69,3 +70,10 @@ def test_set_up_happens_again_when_dependencies_change(place: Path) -> None:
         file.write("# more\n")
     run(place, NEW, "translate.sh", "Ein Hund.")
     assert (place / "log.txt").read_text().count("torch==") == 2
+
+
+def test_what_the_tests_need_is_enough_to_translate(place: Path) -> None:
+    for script in ("test.sh", "translate.sh"):
+        assert run(place, NEW, script, "x").returncode == 0
+    torch, package, test, translate = (place / "log.txt").read_text().splitlines()
+    assert package.endswith("[dev]") and test == "python -m pytest x" and translate.startswith("anyorder translate")
