@@ -75,5 +75,5 @@ def test_set_up_happens_again_when_dependencies_change(place: Path) -> None:
 def test_what_the_tests_need_is_enough_to_translate(place: Path) -> None:
     for script in ("test.sh", "translate.sh"):
         assert run(place, NEW, script, "x").returncode == 0
-    torch, package, test, translate = (place / "log.txt").read_text().splitlines()
+    _, package, test, translate = (place / "log.txt").read_text().splitlines()
     assert package.endswith("[dev]") and test == "python -m pytest x" and translate.startswith("anyorder translate")
