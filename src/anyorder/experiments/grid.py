@@ -41,6 +41,7 @@ FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, 
 )
 COSTLY = 3  # the last of these are tried when all others are done
 EARLY = 200  # sentences of the headline table that come before everything else is begun
+SEEN = 50  # generations that are watched
 QUICK_FRONTIER = ("easy-first, T = L", "threshold 0.6", "P2, T = 4", "WINO 0.6/0.9")
 
 
@@ -165,7 +166,7 @@ def watches(scope: Scope) -> list[Watch]:
     """Generations to watch, for orders, energies and samples (on val, as the paper's)."""
     orders = ("uniform", "easy-first") if scope.quick else WATCHED
     return [
-        Watch(scope.val, direction, name, 0, min(100, scope.limit))
+        Watch(scope.val, direction, name, 0, SEEN)
         for direction in scope.directions
         for order in orders
         if (name := scope.order(order, direction)) is not None

@@ -54,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Steps:
-    """A generation, a line a step, as in the appendix."""
+    """A generation, a line a step, as in the appendix; folded away."""
 
     lines: list[str]
     title: str
@@ -105,7 +105,8 @@ def _markdown(block: Block) -> str:
     if isinstance(block, Figure):
         return f"![{block.caption}]({block.name}.svg)\n\n{block.caption}"
     if isinstance(block, Steps):
-        return f"{block.title}\n\n```text\n" + "\n".join(block.lines) + "\n```"
+        lines = "\n".join(block.lines)
+        return f"<details><summary>{block.title}</summary>\n\n```text\n{lines}\n```\n\n</details>"
     if isinstance(block, Viewer):
         return f"[{block.caption}]({block.name}.html)"
     table = _markdown_table(block.table)
@@ -150,7 +151,8 @@ def _html(block: Block) -> str:
     if isinstance(block, Figure):
         return f"<figure>{block.svg}<figcaption>{_inline(block.caption)}</figcaption></figure>"
     if isinstance(block, Steps):
-        return f"<p>{_inline(block.title)}</p><pre>" + html.escape("\n".join(block.lines)) + "</pre>"
+        lines = html.escape("\n".join(block.lines))
+        return f"<details><summary>{_inline(block.title)}</summary><pre>{lines}</pre></details>"
     if isinstance(block, Viewer):
         caption = html.escape(block.caption, quote=True)
         return f'<p>{caption}</p><iframe title="{caption}" srcdoc="{html.escape(block.page, quote=True)}"></iframe>'
