@@ -93,10 +93,12 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
     sizes = "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
     state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
     name = Path(model).name
+    sizes_asked = " --quick" if scope.quick else f" --limit {scope.limit} --headline {scope.headline}"
+    command = f"anyorder reproduce --data DATA --model {name}{sizes_asked}"
     return [
         Heading("The paper's results, measured here", 1),
         Text(
-            f"Model `{name}`, written by `anyorder reproduce`, which caches every cell by its configuration.{state} "
+            f"Model `{name}`, written by `{command}`, which caches every cell by its configuration.{state} "
             "Every number has beside it what it cost: passes are canvases through the model a sentence, all its length "
             "candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
             "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
