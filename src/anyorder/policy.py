@@ -124,7 +124,7 @@ class Policy(nn.Module, Order):
         return "learned"
 
     def save(self, path: str | Path) -> None:
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         settings = {
             "width": self.width,
@@ -135,7 +135,8 @@ class Policy(nn.Module, Order):
         }
         weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        save_file(weights, str(path), metadata={"kind": KIND, "format": "1", "settings": json.dumps(settings)})
+        metadata = {"kind": KIND, "format": "1", "settings": json.dumps(settings)}
+        Path(path).write_bytes(save(weights, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
