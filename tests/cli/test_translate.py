@@ -208,20 +208,31 @@ def test_models_that_are_none(run: Run, model_folder: Path, tmp_path: Path) -> N
     assert "anyorder convert" in of(tmp_path / "x.pth")
 
 
+def _heed_ctrl_c() -> None:
+    """Where the tests run in the background, Ctrl-C is ignored, and a child would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_keeps_what_is_done(model_folder: Path, tmp_path: Path) -> None:
     """A real process with an endless input: everything it has written when stopped is whole lines, in order."""
     out = tmp_path / "out.en"
     command = [sys.executable, "-m", "anyorder", "translate", "-t", "en", "-m", str(model_folder), "-o", str(out)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, preexec_fn=_heed_ctrl_c
+    )
     assert process.stdin is not None and process.stderr is not None
     process.stdin.write(data(LINES * 100))
     process.stdin.flush()  # and the pipe stays open
     while process.poll() is None and (not out.exists() or out.read_bytes().count(b"\n") < 40):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
+    try:
+        code = process.wait(60)
+    finally:
+        process.kill()
     err = process.stderr.read().decode()
-    assert process.wait(60) == 130 and "Traceback" not in err and "--resume" in err
+    assert code == 130 and "Traceback" not in err and "--resume" in err
     text = out.read_text()
     assert text.endswith("\n") and 40 <= text.count("\n") <= 400
     assert f"stopped after line {text.count(chr(10))}" in err
