@@ -70,7 +70,7 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
             "statistics from one exponential of each logit",
             ratio(
                 lambda: several_passes(logits, in_place),
-                lambda: reader._chunk(logits.clone(), state, tokens, n, i, reads, 0),
+                lambda: reader.statistics(logits.clone(), state, tokens, n, i, reads, 0),
                 repeats,
             ),
         ),

@@ -12,6 +12,7 @@ import time
 
 import torch
 
+from anyorder.machine import keep_freed_memory
 from anyorder.models.folder import classes
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Symbols
@@ -19,7 +20,6 @@ from anyorder.training.batches import Ragged
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.optimizer import optimizers
-from anyorder.training.trainer import keep_freed_memory
 
 
 def products(kind: str, a: Architecture, source: int, target: int, predicted: int) -> list[tuple[int, int, int]]:

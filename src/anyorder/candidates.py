@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any
 
 import torch
@@ -24,11 +25,14 @@ from anyorder.core import (
     log_likelihood,
     pll,
 )
+from anyorder.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.plan import Plan, PlanError
 from anyorder.results import Hypothesis, TextError
 from anyorder.search import Found, Progress, batches, padded, search, seeds, total
 from anyorder.trace import Trace
+
+_METER = Lock()  # batches that run side by side add to one cost
 
 
 @dataclass
@@ -79,8 +83,11 @@ class Candidates:
         """The hypotheses of each canvas, decoded in batches; `progress` hears of every finished sentence."""
         out: list[list[Hypothesis]] = [[] for _ in rows]
         left = Counter(row.sentence for row in rows)
-        for part in batches([len(r.ids) + r.length + 4 for r in rows], copies=plan.beam):
-            for i, found in zip(part, self._candidates([rows[i] for i in part], direction, plan), strict=True):
+        sizes, steps = [len(r.ids) + r.length + 4 for r in rows], [r.length for r in rows]
+        parts = batches(sizes, copies=plan.beam, steps=steps)
+        each = side_by_side(lambda part: self._candidates([rows[i] for i in part], direction, plan), parts)
+        for part, hypotheses in zip(parts, each, strict=True):
+            for i, found in zip(part, hypotheses, strict=True):
                 out[i] = found
                 left[rows[i].sentence] -= 1
                 if not left[rows[i].sentence]:
@@ -160,7 +167,7 @@ class Candidates:
     def _search(self, rows: Sequence[Row], direction: tuple[str, str], plan: Plan) -> Found:
         context, state = self._begin(rows, direction, plan)
         found = search(self.model, context, state, self._decoder(plan, direction), plan.beam, plan.positions)
-        self.cost = total([self.cost, found.cost])
+        self._spend(found.cost)
         return found
 
     def _candidates(self, rows: Sequence[Row], direction: tuple[str, str], plan: Plan) -> list[list[Hypothesis]]:
@@ -212,8 +219,12 @@ class Candidates:
             values = (log_likelihood if self.causal else pll)(model, context, state, cost)
             for i, value in zip(chosen, values.tolist(), strict=True):
                 out[i] = value
-        self.cost = total([self.cost, cost])
+        self._spend(cost)
         return out
+
+    def _spend(self, cost: Cost) -> None:
+        with _METER:
+            self.cost = total([self.cost, cost])
 
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         """Token strings of a canvas, None where masked, without padding."""

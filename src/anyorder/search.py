@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from anyorder.core import Cost, Decoder, Model, State, beam, decode
 from anyorder.core.noise import combine, mix
 
-TOKEN_BUDGET = 4096  # canvas tokens (source and padding included) in one forward pass
+TOKEN_BUDGET = 1024  # canvas tokens (source and padding included) in one forward pass: what caches hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +53,24 @@ def padded(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     return out
 
 
-def batches(sizes: Sequence[int], budget: int = TOKEN_BUDGET, copies: int = 1) -> Iterator[list[int]]:
-    """Indices in batches of similar size, each at most `budget` tokens with padding (one row at least).
+def batches(
+    sizes: Sequence[int], budget: int = TOKEN_BUDGET, copies: int = 1, steps: Sequence[int] | None = None
+) -> list[list[int]]:
+    """Indices in batches of like rows, each at most `budget` tokens with padding (one row at least), longest first.
 
-    `sizes` are tokens a row; `copies` is how many hypotheses each row becomes.
+    `sizes` are tokens a row; `copies` is how many hypotheses each row becomes; rows that take the same number of
+    `steps` come together, so that they end together.
     """
-    order = sorted(range(len(sizes)), key=lambda i: (sizes[i], i), reverse=True)
-    start = 0
-    while start < len(order):
-        rows = max(1, budget // max(1, sizes[order[start]] * copies))
-        yield order[start : start + rows]
-        start += rows
+    order = sorted(range(len(sizes)), key=lambda i: (steps[i] if steps else 0, sizes[i], i), reverse=True)
+    out: list[list[int]] = []
+    widest = 0
+    for i in order:
+        widest = max(widest, sizes[i])
+        if not out or widest * copies * (len(out[-1]) + 1) > budget:
+            out.append([])
+            widest = sizes[i]
+        out[-1].append(i)
+    return out
 
 
 def total(costs: Sequence[Cost]) -> Cost:

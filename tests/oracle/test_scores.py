@@ -44,6 +44,7 @@ def test_pll_by_definition_and_whatever_the_chunks(monkeypatch: pytest.MonkeyPat
     assert (cost.forwards, cost.canvases, cost.head_rows) == (1, 81 * 4, 81 * 4)
     monkeypatch.setattr(look_module, "CHUNK_TOKENS", 28)
     monkeypatch.setattr(look_module, "CHUNK_LOGITS", 20)
+    monkeypatch.setattr(look_module, "CHUNK_ROWS", 1)
     assert torch.equal(pll(table, NoContext(), state), found)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder, begin, canvas
+from anyorder.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.search import TOKEN_BUDGET, batches, padded, search
 
@@ -25,13 +26,18 @@ def decode_jobs(
 ) -> list[list[int]]:
     """The best canvas of each job."""
     decoder = replace(decoder, symbols=replace(decoder.symbols, ban=tuple(ban)))
+
+    @torch.inference_mode()
+    def run(part: list[int]) -> list[list[int]]:
+        chosen = [jobs[i] for i in part]
+        context = model.encode(Source(padded([j.source for j in chosen], model.pad_id), *direction))
+        blank = canvas(torch.tensor([j.length for j in chosen]), model.mask_id, model.pad_id)
+        found = search(model, context, begin(blank, model.mask_id, model.pad_id), decoder, K)
+        return [row[: job.length] for row, job in zip(found.tokens[:, 0].tolist(), chosen, strict=True)]
+
     out: list[list[int]] = [[] for _ in jobs]
-    with torch.inference_mode():
-        for part in batches([len(j.source) + j.length + 4 for j in jobs], budget, copies=K):
-            chosen = [jobs[i] for i in part]
-            context = model.encode(Source(padded([j.source for j in chosen], model.pad_id), *direction))
-            blank = canvas(torch.tensor([j.length for j in chosen]), model.mask_id, model.pad_id)
-            found = search(model, context, begin(blank, model.mask_id, model.pad_id), decoder, K)
-            for i, row, job in zip(part, found.tokens[:, 0].tolist(), chosen, strict=True):
-                out[i] = row[: job.length]
+    parts = batches([len(j.source) + j.length + 4 for j in jobs], budget, K, [j.length for j in jobs])
+    for part, rows in zip(parts, side_by_side(run, parts), strict=True):
+        for i, row in zip(part, rows, strict=True):
+            out[i] = row
     return out

@@ -27,7 +27,7 @@ class Rescore(StrEnum):
     ar = "ar"
 
 
-PLAN, SHOW = "How to write", "What to show"
+PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
 ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
     "learned, or a sum of features such as 'negent + 0.9*logp'."
@@ -58,6 +58,19 @@ Temperature = Annotated[float, typer.Option(help="Of symbols; 0 takes the likeli
 TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest symbols.", rich_help_panel=PLAN)]
 TopP = Annotated[float | None, typer.Option(help="Sample among the likeliest symbols of mass p.", rich_help_panel=PLAN)]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same text.", rich_help_panel=PLAN)]
+Lengths = Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=PLAN)]
+RescoreOption = Annotated[
+    Rescore,
+    typer.Option("--rescore", help="What the best candidate is chosen by.", rich_help_panel=PLAN),
+]
+TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
+Int8 = Annotated[
+    bool, typer.Option("--int8", help="Round matrix products to 8 bits: faster, not exact.", rich_help_panel=SPEED)
+]
+Compiled = Annotated[
+    bool,
+    typer.Option("--compiled", help="Use torch.compile: slow to start, for long inputs.", rich_help_panel=SPEED),
+]
 Json = Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.", rich_help_panel=SHOW)]
 Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]
 TraceFile = Annotated[
@@ -86,7 +99,7 @@ def make_plan(steps: str | None = None, **options: Any) -> Plan:
     return plan
 
 
-def open_translator(name: str) -> Translator:
+def open_translator(name: str, int8: bool = False, compiled: bool = False) -> Translator:
     """The translation model of that name."""
     from anyorder import catalog
     from anyorder.models.errors import ModelError
@@ -97,7 +110,7 @@ def open_translator(name: str) -> Translator:
         raise ModelError(f"{what}; {catalog.known()}")
     from anyorder.text import load
 
-    model: Translator = load(name)
+    model: Translator = load(name, int8=int8, compiled=compiled)
     return model
 
 

@@ -19,7 +19,7 @@ def evaluate(
     to: Annotated[str, typer.Option("--to", "-t", help="Target language.")] = "en",
     source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set.")] = None,
     reference: Annotated[Path | None, typer.Option(help="Its translations, line by line.")] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder.")] = "de-en",
+    model: o.TranslationModel = "de-en",
     limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
     order: o.Order = "easy-first",
     count: o.CountOption = None,
@@ -27,11 +27,11 @@ def evaluate(
     among: o.Among = None,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
-    lengths: Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = 4,
-    rescore: Annotated[o.Rescore, typer.Option(help="What the best is chosen by.", rich_help_panel=o.PLAN)] = (
-        o.Rescore.path
-    ),
+    lengths: o.Lengths = 4,
+    rescore: o.RescoreOption = o.Rescore.path,
     seed: o.Seed = 0,
+    int8: o.Int8 = False,
+    compiled: o.Compiled = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
     as_json: o.Json = False,
 ) -> None:
@@ -54,7 +54,7 @@ def evaluate(
         steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,
         rescore=rescore.value, seed=seed,
     )  # fmt: skip
-    translator = o.open_translator(model)
+    translator = o.open_translator(model, int8, compiled)
     origin, _ = translator.direction(to, None)
     if source is not None and reference is not None:
         pairs = read_parallel(source, reference)

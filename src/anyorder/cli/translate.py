@@ -25,21 +25,19 @@ def translate(
     ] = None,
     to: Annotated[str, typer.Option("--to", "-t", help="Language to translate into.")] = ...,  # type: ignore[assignment]
     source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")
-    ] = "de-en",
+    model: o.TranslationModel = "de-en",
     order: o.Order = "easy-first",
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
-    lengths: Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = 4,
-    rescore: Annotated[
-        o.Rescore, typer.Option(help="What the best candidate is chosen by.", rich_help_panel=o.PLAN)
-    ] = o.Rescore.path,
+    lengths: o.Lengths = 4,
+    rescore: o.RescoreOption = o.Rescore.path,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
+    int8: o.Int8 = False,
+    compiled: o.Compiled = False,
     nbest: Annotated[int, typer.Option(help="Candidates a sentence.", rich_help_panel=o.SHOW)] = 1,
     as_json: o.Json = False,
     show: o.Show = False,
@@ -79,7 +77,7 @@ def translate(
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
 
-    translator = o.open_translator(model)
+    translator = o.open_translator(model, int8, compiled)
     _check_direction(translator, to, source, plan)
     watch = Watch(show, trace, view)
     job = Job(translator, to, source, plan, as_json, watch)

@@ -14,7 +14,8 @@ from anyorder.core.state import State, View
 from anyorder.core.symbols import NEVER, Symbols
 
 Conditionals = Literal["visible", "masked"]
-CHUNK_LOGITS = 1 << 22  # vocabulary entries held at once
+CHUNK_LOGITS = 1 << 21  # vocabulary entries held at once: what caches hold …
+CHUNK_ROWS = 128  # … but so many rows at least, or the matrix product waits for its weights
 CHUNK_TOKENS = 1 << 15  # canvas tokens of folded rows in one forward pass
 
 
@@ -71,7 +72,7 @@ class Reader:
             hidden = everything[n, i]
         else:
             hidden = self._entries(context, tokens, n, i)
-        parts = list(self._statistics(hidden, state, tokens, n, i, reads, top))
+        parts = list(self._measured(hidden, state, tokens, n, i, reads, top))
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
             if name not in parts[0]:
@@ -135,7 +136,7 @@ class Reader:
         assert hidden is not None  # there was at least one entry
         return hidden
 
-    def _statistics(
+    def _measured(
         self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> Iterator[dict[str, Tensor]]:
         """log-sum-exp, entropy, margin, top-K″ … of entries (n, i) from one pass over their logits, in chunks."""
@@ -148,10 +149,10 @@ class Reader:
             top = self.width
         if top > self.width:
             raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
-        for part in _parts(torch.arange(len(n), device=n.device), CHUNK_LOGITS // self.width):
-            yield self._chunk(self.model.logits(hidden[part]), state, tokens, n[part], i[part], reads, top)
+        for part in _parts(torch.arange(len(n), device=n.device), max(CHUNK_ROWS, CHUNK_LOGITS // self.width)):
+            yield self.statistics(self.model.logits(hidden[part]), state, tokens, n[part], i[part], reads, top)
 
-    def _chunk(
+    def statistics(
         self, logits: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> dict[str, Tensor]:
         """Statistics of logits (m, V), which are overwritten. With x* = max x and d = x − x*,

@@ -121,14 +121,14 @@ def load_config(path: Path | str) -> Config:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     try:
-        config: Config = _build(Config, raw, "")
+        config: Config = build(Config, raw, "")
         _check(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return config
 
 
-def _build(kind: Any, value: Any, where: str) -> Any:
+def build(kind: Any, value: Any, where: str) -> Any:
     """`value` as `kind`, a dataclass, list, dict or plain type."""
     origin = get_origin(kind)
     if hasattr(kind, "__dataclass_fields__"):
@@ -144,15 +144,15 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
         if missing := [name for name in needed if name not in value]:
             raise ConfigError(f"{where or 'top level'}: {missing[0]!r} is missing")
-        return kind(**{name: _build(hints[name], item, f"{where}.{name}".strip(".")) for name, item in value.items()})
+        return kind(**{name: build(hints[name], item, f"{where}.{name}".strip(".")) for name, item in value.items()})
     if origin is list:
         if not isinstance(value, list):
             raise ConfigError(f"{where} must be a list, not {value!r}")
-        return [_build(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(value)]
+        return [build(get_args(kind)[0], item, f"{where}[{i}]") for i, item in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):
             raise ConfigError(f"{where} must be a table, not {value!r}")
-        return {key: _build(get_args(kind)[1], item, f"{where}.{key}") for key, item in value.items()}
+        return {key: build(get_args(kind)[1], item, f"{where}.{key}") for key, item in value.items()}
     if origin in (Union, UnionType):
         raise TypeError(f"no unions in configurations: {where}")
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

@@ -13,7 +13,7 @@ import torch
 
 from anyorder.policy import Policy, check_width
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
-from anyorder.training.config import ConfigError, Corpus, Data, _build
+from anyorder.training.config import ConfigError, Corpus, Data, build
 from anyorder.training.data import read_texts
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
@@ -49,7 +49,7 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
         return None
     settings = raw.pop("policy", {})
     try:
-        config: PolicyConfig = _build(PolicyConfig, raw, "")
+        config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
     except (ConfigError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: {error}") from None

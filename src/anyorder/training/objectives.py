@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,14 +43,15 @@ class Objective(Protocol):
     def __call__(self, **batch: Tensor) -> Tensor: ...
 
 
-class _Objective(nn.Module):
+class _Objective(nn.Module, ABC):
     def __init__(self, model: Any, corpus: Corpus, smoothing: float, corruption: Corruption) -> None:
         super().__init__()
         self.model, self.corpus, self.smoothing, self.corruption = model, corpus, smoothing, corruption
         self.sizes, self.keys = self.measure(corpus)
 
+    @abstractmethod
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
-        raise NotImplementedError
+        """The size and the bucket key (N,) of each example."""
 
     def loss(self, states: Tensor, targets: Tensor) -> Tensor:
         """Σ of label-smoothed cross-entropies at (M, D) and (M,), the head only there."""
@@ -175,7 +178,7 @@ class ConditionalMasked(_Directed):
         return loss
 
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, Callable[[Any, Corpus, float, Corruption], _Objective]] = {
     "masked-lm": MaskedLM,
     "masked-translation": MaskedTranslation,
     "autoregressive": Autoregressive,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anyorder.machine import keep_freed_memory
 from anyorder.models.folder import own_weights, save_model, set_weights
 from anyorder.training.batches import epochs
 from anyorder.training.checkpoint import Log, TrainingError, load_checkpoint, plot_log, save_checkpoint
@@ -240,17 +241,3 @@ def _precision(wanted: str) -> str:
     if wanted == "auto":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
     return "no" if wanted == "float32" else "bf16"
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory: a third of the time on a CPU goes into mapping the same pages again."""
-    import ctypes
-    import sys
-
-    if sys.platform == "linux":
-        try:
-            libc = ctypes.CDLL("libc.so.6")
-            for option, value in ((-3, 1 << 30), (-1, 1 << 31 - 1), (-2, 64 << 20)):  # mmap, trim, top-pad thresholds
-                libc.mallopt(option, min(value, 2**31 - 1))
-        except (OSError, AttributeError):
-            pass  # another libc: only slower

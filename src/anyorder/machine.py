@@ -1,0 +1,44 @@
+"""How work is put on this machine's cores and memory. Nothing here changes a result."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+
+Part = TypeVar("Part")
+Done = TypeVar("Done")
+
+
+def side_by_side(work: Callable[[Part], Done], parts: Sequence[Part]) -> Iterator[Done]:
+    """work(part) of each part, in order: on a CPU as many at once as torch has threads, each on a thread of its own.
+
+    Two batches on a core each finish sooner than one after the other on two cores: small operations do not split well.
+    A single part gets all threads.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or len(parts) < 2:
+        yield from map(work, parts)
+        return
+    pool = ThreadPoolExecutor(min(threads, len(parts)), initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        yield from pool.map(work, parts)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # a part of the setting is the process's, not the thread's
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory: up to a third of the time on a CPU goes into mapping the same pages again."""
+    if sys.platform != "linux":
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):  # mmap, trim, top-pad thresholds
+            libc.mallopt(option, value)
+    except (OSError, AttributeError):
+        pass  # another libc: only slower
