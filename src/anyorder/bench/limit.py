@@ -38,15 +38,20 @@ class _Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 def products(run: Callable[[], Any]) -> Counter[tuple[tuple[int, ...], tuple[int, ...], bool]]:
     """The matrix products of `run`, by shape."""
-    shapes = _Shapes()
+    shapes, threads = _Shapes(), torch.get_num_threads()
+    torch.set_num_threads(1)  # all in this thread, where they are seen
     with torch.no_grad(), shapes:
         run()
+    torch.set_num_threads(threads)
     return shapes.products
 
 
-def seconds(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]], repeats: int = 3) -> float:
-    """The time of these products alone: each shape timed on its own (best of `repeats`), times how often it occurs."""
-    total = 0.0
+def seconds(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]], repeats: int = 2) -> float:
+    """The time of these products alone, were every thread busy with nothing else: each shape timed on one thread (best
+    of `repeats` after a first), times how often it occurs, divided by the number of threads.
+    """
+    total, threads = 0.0, torch.get_num_threads()
+    torch.set_num_threads(1)
     for (a, b, transposed), count in shapes.items():
         x = torch.randn(a)
         y = torch.randn(*b[:-2], b[-1], b[-2]).transpose(-1, -2) if transposed else torch.randn(b)
@@ -57,7 +62,8 @@ def seconds(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]], repe
             torch.matmul(x, y, out=out)
             times.append(time.perf_counter() - start)
         total += min(times) * count
-    return total
+    torch.set_num_threads(threads)
+    return total / threads
 
 
 def flops(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]]) -> float:

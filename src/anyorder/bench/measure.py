@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +29,16 @@ class Timing:
 
 
 def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None] = lambda text: None) -> list[Timing]:
-    """Every side once to warm up, then `repeats` rounds of all sides in turn."""
-    outputs = {}
-    for side in sides:
-        note(f"{side.name}: warming up")
-        outputs[side.name] = side.run()
+    """`repeats` rounds of all sides in turn; before them, unless there is one round only, a round to warm up."""
+    outputs: dict[str, Any] = {}
     times: dict[str, list[float]] = {side.name: [] for side in sides}
-    for round_ in range(repeats):
+    for round_ in range(repeats + (repeats > 1)):
         for side in sides:
-            note(f"{side.name}: {round_ + 1} of {repeats}")
+            note(f"{side.name}: round {round_ + 1}")
             start = time.perf_counter()
-            side.run()
+            outputs[side.name] = side.run()
             times[side.name].append((time.perf_counter() - start) / side.share)
+    times = {name: some[-repeats:] for name, some in times.items()}
     return [
         Timing(
             side.name,
@@ -52,13 +50,14 @@ def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None]
     ]
 
 
-def latencies(run: Callable[[int], Any], n: int) -> tuple[float, float]:
-    """p50 and p95 of n single calls, in seconds."""
-    run(0)
-    times = []
-    for i in range(n):
-        start = time.perf_counter()
-        run(i)
-        times.append(time.perf_counter() - start)
-    times.sort()
-    return times[len(times) // 2], times[min(len(times) - 1, int(0.95 * len(times)))]
+def one_by_one(sides: Mapping[str, Callable[[int], Any]], n: int) -> dict[str, tuple[float, float]]:
+    """p50 and p95 of n single calls of each side, in seconds, the sides in turn."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for i in range(-2, n):  # two to warm up
+        for name, run in sides.items():
+            start = time.perf_counter()
+            run(max(i, 0))
+            if i >= 0:
+                times[name].append(time.perf_counter() - start)
+    ranked = {name: sorted(some) for name, some in times.items()}
+    return {name: (some[n // 2], some[min(n - 1, int(0.95 * n))]) for name, some in ranked.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,7 @@ def to_ctranslate2(hf: Any, tokens: Sequence[str], folder: Path, quantization: s
     import ctranslate2
     from ctranslate2.converters.transformers import BartLoader
 
+    hf = copy.deepcopy(hf)  # rounding happens in place
     hf.config.normalize_before = hf.config.model_type == "mbart"
     hf.config.normalize_embedding = True
     spec = BartLoader().get_model_spec(hf)

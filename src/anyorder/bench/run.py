@@ -13,14 +13,16 @@ import torch
 
 from anyorder import recipes
 from anyorder.bench import limit, peers, plain
-from anyorder.bench.measure import Side, Timing, interleaved, latencies
+from anyorder.bench.measure import Side, Timing, interleaved, one_by_one
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder
+from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
 
 STEPS = 10
 BEAM = 4
+BAN = (0, 1, 2, 3, 4)  # <s>, </s>, <pad>, <unk>, <mask>
 Note = Callable[[str], None]
 
 
@@ -35,6 +37,7 @@ class Setting:
     ban: tuple[int, ...]
     part: int  # so many jobs for the one-at-a-time side
     repeats: int
+    compiled: bool = False  # also with torch.compile
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Setting:
     model = MaskedTranslation(Architecture(vocabulary, 1024, 6, 8, 4096), Symbols(), ("de", "en")).eval()
     model.requires_grad_(False)
     jobs = [Job(torch.randint(5, vocabulary, (len(j.source),)).tolist(), j.length) for j in sentences]
-    return Setting("paper's size", model, jobs, (0, 1), (0, 1, 2, 3, 4), 4, repeats)
+    return Setting("paper's size", model, jobs, (0, 1), BAN, 2, repeats)
 
 
 def workloads(s: Setting) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
@@ -82,7 +85,7 @@ def workloads(s: Setting) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
 def throughput(s: Setting, note: Note) -> list[Row]:
     """All jobs in bulk: ours, int8, the paper's way, a full-logits loop, and the limit."""
     rows = []
-    rounded = to_int8(s.model)
+    rounded, quick = to_int8(s.model), to_compiled(s.model)
     for name, decoder, K, slow, full in workloads(s):
         every = max(1, len(s.jobs) // s.part)
         some = s.jobs[::every][: s.part]
@@ -95,12 +98,16 @@ def throughput(s: Setting, note: Note) -> list[Row]:
             Side("the paper's way", lambda slow=slow, some=some: slow(some), len(some) / len(s.jobs)),  # type: ignore[misc]
             Side("ours, int8", lambda mine=mine: mine(rounded)),  # type: ignore[misc]
         ]
+        if s.compiled:
+            sides.append(Side("ours, compiled", lambda mine=mine: mine(quick)))  # type: ignore[misc]
         if full is not None:
             sides.append(Side("full logits in a batch", lambda full=full: _in_batches(full, s.jobs)))  # type: ignore[misc]
         timings = interleaved(sides, s.repeats, lambda text, name=name: note(f"{s.name}, {name}, {text}"))  # type: ignore[misc]
         expected = {
             "the paper's way": timings[0].output[::every][: s.part],
             "full logits in a batch": timings[0].output,
+            "ours, int8": timings[0].output,
+            "ours, compiled": timings[0].output,
         }
         rows += [_row(s.name, f"{name}, bulk", t, timings[0], expected.get(t.name)) for t in timings]
         note(f"{s.name}, {name}, the limit")
@@ -124,39 +131,42 @@ def _row(setting: str, workload: str, t: Timing, ours: Timing, expected: Any) ->
 
 
 def latency(s: Setting, n: int, note: Note) -> list[Row]:
-    """One job at a time: p50 and p95 of ours and of the paper's way."""
+    """One job at a time: p50 and p95 of ours and of the other loops."""
     rows = []
-    for name, decoder, K, slow, _ in workloads(s):
+    some = s.jobs[:: max(1, len(s.jobs) // n)]
+    for name, decoder, K, slow, full in workloads(s):
         note(f"{s.name}, {name}, one at a time")
 
-        def mine(i: int, decoder: Decoder = decoder, K: int = K) -> Any:
-            return decode_jobs(s.model, [s.jobs[i % len(s.jobs)]], s.direction, s.ban, decoder, K)
+        def mine(jobs: list[Job], decoder: Decoder = decoder, K: int = K) -> Any:
+            return decode_jobs(s.model, jobs, s.direction, s.ban, decoder, K)
 
-        ours = latencies(mine, n)
-        theirs = latencies(lambda i, slow=slow: slow([s.jobs[i % len(s.jobs)]]), n)  # type: ignore[misc]
-        for quantile, a, b in zip(("p50", "p95"), ours, theirs, strict=True):
-            rows.append(Row(s.name, f"{name}, one at a time, {quantile}", "ours", a, 1.0, "—"))
-            rows.append(Row(s.name, f"{name}, one at a time, {quantile}", "the paper's way", b, b / a, "—"))
+        sides = {"ours": mine, "the paper's way": slow} | ({} if full is None else {"full logits in a batch": full})
+        found = one_by_one({k: lambda i, run=run: run([some[i % len(some)]]) for k, run in sides.items()}, n)  # type: ignore[misc]
+        for k, quantile in enumerate(("p50", "p95")):
+            what = f"{name}, one at a time, {quantile}"
+            rows += [Row(s.name, what, side, q[k], q[k] / found["ours"][k], "—") for side, q in found.items()]
     return rows
 
 
 def autoregressive(
-    translator: Any, ar: Any, sentences: Sequence[list[int]], direction: tuple[int, int], note: Note
-) -> list[Row]:
-    """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside annealed T = 10."""
+    translator: Any, ar: Any, sources: Sequence[str], to: str, note: Note
+) -> tuple[list[Row], dict[str, list[str]]]:
+    """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside annealed T = 10.
+
+    The rows, and what each side wrote.
+    """
+    language = translator.direction(to, None)
+    direction = (translator.languages.index(language[0]), translator.languages.index(language[1]))
+    sentences = translator.tokenizer.encode(sources, language[0])
     hf = peers.to_hugging_face(ar.model, direction)
     tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
-    language = [translator.languages[i] for i in direction]
     counts = translator.lengths["-".join(language)]
     lengths = counts.propose(torch.tensor([len(s) for s in sentences]), 1)[0][:, 0].tolist()
     jobs = [Job(s, length) for s, length in zip(sentences, lengths, strict=True)]
-    decoder, ban = recipes.annealed(STEPS), (0, 1, 2, 3, 4)
-    model = translator.model
+    ours, decoder = f"ours, annealed T = {STEPS}, one length", recipes.annealed(STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        engines: dict[str, Callable[[list[int]], Any]] = {
-            f"ours, annealed T = {STEPS}": lambda part: decode_jobs(
-                model, [jobs[i] for i in part], direction, ban, decoder
-            ),
+        engines: dict[str, Callable[[list[int]], list[list[int]]]] = {
+            ours: lambda part: decode_jobs(translator.model, [jobs[i] for i in part], direction, BAN, decoder),
             "HF generate, AR greedy": lambda part: peers.generate(hf, ar.model, [sentences[i] for i in part]),
         }
         for quantization in (None, "int8"):
@@ -165,16 +175,24 @@ def autoregressive(
             engines[name] = partial(_translate2, engine, ar.model, tokens, sentences)
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         groups = [order[i : i + 64] for i in range(0, len(order), 64)]
-        sides = [Side(name, lambda run=run: [run(group) for group in groups]) for name, run in engines.items()]  # type: ignore[misc]
+        # An engine has its own batches; a plain generate is given sentences of like length, 64 at a time.
+        sides = [
+            Side(name, lambda run=run, parts=groups if "HF" in name else [order]: [run(part) for part in parts])  # type: ignore[misc]
+            for name, run in engines.items()
+        ]
         timings = interleaved(sides, 3, note)
         rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
-        first = latencies(lambda i: engines[f"ours, annealed T = {STEPS}"]([i % len(jobs)]), 50)
-        for name, run in engines.items():
-            note(f"{name}, one at a time")
-            now = latencies(lambda i, run=run: run([i % len(jobs)]), 50)  # type: ignore[misc]
-            rows.append(Row("shipped", "a sentence each, one at a time, p50", name, now[0], now[0] / first[0], "—"))
-            rows.append(Row("shipped", "a sentence each, one at a time, p95", name, now[1], now[1] / first[1], "—"))
-    return rows
+        quantiles = one_by_one({name: lambda i, run=run: run([i % len(jobs)]) for name, run in engines.items()}, 50)  # type: ignore[misc]
+        for k, quantile in enumerate(("p50", "p95")):
+            what, first = f"a sentence each, one at a time, {quantile}", quantiles[ours][k]
+            rows += [Row("shipped", what, name, q[k], q[k] / first, "—") for name, q in quantiles.items()]
+    written: dict[str, list[str]] = {}
+    for timing in timings:
+        ids: list[list[int]] = [[] for _ in sentences]
+        for i, row in zip(order, (row for part in timing.output for row in part), strict=True):
+            ids[i] = row
+        written[timing.name] = translator.tokenizer.decode(ids, to)
+    return rows, written
 
 
 def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:

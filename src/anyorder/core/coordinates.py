@@ -25,6 +25,7 @@ class Region:
     name: str
     candidates: Mask = field(compare=False, repr=False)
     extent: Mask = field(compare=False, repr=False)
+    blank: bool = False  # are only masked positions ever chosen?
     remember: Callable[[State, Tensor], dict[str, Tensor]] = field(
         default=lambda state, z: {}, compare=False, repr=False
     )
@@ -34,7 +35,7 @@ def _open(state: State) -> Tensor:
     return state.open
 
 
-masked = Region("masked", lambda state: state.masked, _open)
+masked = Region("masked", lambda state: state.masked, _open, blank=True)
 everywhere = Region("everywhere", _open, _open)
 
 
@@ -50,7 +51,7 @@ def _revisit(state: State) -> Tensor:
 
 
 # What is masked; once nothing is, every position once more, and again (T = 2L, 3L …).
-revisit = Region("revisit", _revisit, _open, lambda state, z: {"position:visits": _visits(state) + z.long()})
+revisit = Region("revisit", _revisit, _open, remember=lambda state, z: {"position:visits": _visits(state) + z.long()})
 
 
 def block(size: int) -> Region:
@@ -64,7 +65,7 @@ def block(size: int) -> Region:
         current = place.amin(-1, keepdim=True) // size
         return state.open & (state.place // size == current)
 
-    return Region(f"block({size})", lambda state: extent(state) & state.masked, extent)
+    return Region(f"block({size})", lambda state: extent(state) & state.masked, extent, blank=True)
 
 
 def dilated(size: int) -> Region:
@@ -81,7 +82,7 @@ def dilated(size: int) -> Region:
         current = torch.where(here, level, size).amin(-1, keepdim=True)
         return blocks.extent(state) & (level == current)
 
-    return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent)
+    return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent, blank=True)
 
 
 def _last_slot(state: State) -> Tensor:
@@ -134,7 +135,7 @@ class Coordinates:
         """φ/τ (or φ, where the best are taken), −inf outside the region: (N, L)."""
         order = split_noise(self.order)[0]
         x = torch.zeros_like(state.logp) if order is None else order(state, view).to(state.logp.dtype)
-        return (x / (self.tau or 1.0)).masked_fill(~region, -torch.inf)
+        return (x / self.tau if self.tau else x).masked_fill(~region, -torch.inf)
 
     def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
         """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""
@@ -147,9 +148,9 @@ class Coordinates:
     def choose(self, state: State, view: View) -> Choice:
         region = self.among.candidates(state)
         x = self.logits(state, view, region)
-        key = x.double()
+        key = x
         if self.tau:
-            key = key + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
+            key = x.double() + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
         rank = key.argsort(dim=-1, descending=True, stable=True)
         z = self.count(state, view, Ranked(region, rank, self.among.extent(state).sum(-1)))
         if self.count.chance is not None:

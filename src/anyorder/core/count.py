@@ -39,6 +39,8 @@ class Count:
 
     def __call__(self, state: State, view: View, ranked: Ranked) -> Tensor:
         z = self.take(state, view, ranked) & ranked.region
+        if not self.minimum:
+            return z
         least = torch.where(z.sum(-1) < self.minimum, self.minimum, 0)
         return z | first(ranked, least)
 
@@ -55,8 +57,8 @@ def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
 
 
 def number(name: str, k: Callable[[State, Tensor], Tensor]) -> Count:
-    """A count that is a number: k(state, L (N,)) → (N,)."""
-    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)))
+    """A count that is a number, at least 1: k(state, L (N,)) → (N,)."""
+    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)), minimum=0)
 
 
 def _at_least_one(name: str, value: int) -> None:

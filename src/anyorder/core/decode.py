@@ -94,20 +94,21 @@ def step(
     """
     c, edit = decoder.coordinates, decoder.edit
     look = partial(reader.look, context)
-    left = state.masked & torch.as_tensor(last, device=state.tokens.device).reshape(-1, 1)
+    left = None if last is False else state.masked & torch.as_tensor(last, device=state.tokens.device).reshape(-1, 1)
     judged = state.view
     if c.reads and judged is None:
-        at = state.open if edit.reads or c.reuse else c.among.candidates(state) | left
+        at = state.open if edit.reads or c.reuse else _either(c.among.candidates(state), left)
         judged = look(state, at, reads=c.reads | edit.reads, conditionals=c.conditionals, top=top)
     blank = View(state.tokens, state.logp)
     z, logz = c.choose(state, blank if judged is None else judged)
-    z = z | left
+    z = _either(z, left)
 
     if judged is None or state.view is not None:  # a view kept from the step before has no draws of this step
         at = state.open if edit.reads or c.reuse else z
         view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hides else None, top=top)
     else:
-        view = judged if not decoder.hides else _hidden_too(reader, context, state, z, judged, c, top)
+        seen = c.among.blank or not decoder.hides  # masked positions were seen as they are
+        view = judged if seen else _hidden_too(reader, context, state, z, judged, c, top)
     new = edit(replace(state, view=judged), z, view, look)
     memory = new.memory | c.remember(state, blank if judged is None else judged, z)
     gained = torch.where(z, view.logp, 0.0).sum(-1)
@@ -117,6 +118,10 @@ def step(
             new, view=view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
         )
     return Step(torch.arange(len(z), device=z.device), state, z, logz, view, decoder.length.finish(new), judged)
+
+
+def _either(z: Tensor, more: Tensor | None) -> Tensor:
+    return z if more is None else z | more
 
 
 def _hidden_too(reader: Reader, context: Any, state: State, z: Tensor, judged: View, c: Coordinates, top: int) -> View:
@@ -177,18 +182,28 @@ def decode(
 ) -> Result:
     """Run a decoder to its end; `watch` is shown every step."""
     cost = Cost()
-    tokens, logp, score = state.tokens.clone(), state.logp.clone(), state.score.clone()
-    steps = torch.zeros_like(state.row)
+    out = Result(state.tokens, state.logp, state.score, torch.zeros_like(state.row), cost)
+    now: Step | None = None
     for taken in unroll(model, context, state, decoder, cost=cost):
         if watch is not None:
             watch(taken)
-        new, rows = taken.state, taken.rows
-        width = new.tokens.shape[1]
-        if width > tokens.shape[1]:  # an insertion made the canvas longer
-            grow = (0, width - tokens.shape[1])
-            tokens = torch.nn.functional.pad(tokens, grow, value=state.pad_id)
-            logp = torch.nn.functional.pad(logp, grow)
-        tokens[rows, :width], logp[rows, :width] = new.tokens, new.logp
-        tokens[rows, width:] = state.pad_id
-        score[rows], steps[rows] = new.score, new.step
-    return Result(tokens, logp, score, steps, cost)
+        if now is not None and len(taken.rows) < len(now.rows):  # some rows ended with the step before
+            out = _put(out, now, state.pad_id)
+        now = taken
+    return out if now is None else _put(out, now, state.pad_id)
+
+
+def _put(out: Result, taken: Step, pad_id: int) -> Result:
+    """`out` with its rows `taken.rows` as they are after that step."""
+    new, rows = taken.state, taken.rows
+    if len(rows) == len(out.tokens) and new.tokens.shape == out.tokens.shape:
+        return Result(new.tokens, new.logp, new.score, torch.full_like(rows, new.step), out.cost)
+    width = max(new.tokens.shape[1], out.tokens.shape[1])  # an insertion makes the canvas longer, trimming shorter
+    tokens, logp = (_widened(x, width, fill).clone() for x, fill in ((out.tokens, pad_id), (out.logp, 0.0)))
+    tokens[rows], logp[rows] = _widened(new.tokens, width, pad_id), _widened(new.logp, width, 0.0)
+    score, steps = out.score.index_copy(0, rows, new.score), out.steps.index_fill(0, rows, new.step)
+    return Result(tokens, logp, score, steps, out.cost)
+
+
+def _widened(x: Tensor, width: int, fill: float) -> Tensor:
+    return torch.nn.functional.pad(x, (0, width - x.shape[1]), value=fill)

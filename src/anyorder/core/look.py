@@ -16,6 +16,7 @@ from anyorder.core.symbols import NEVER, Symbols
 Conditionals = Literal["visible", "masked"]
 CHUNK_LOGITS = 1 << 21  # vocabulary entries held at once: what caches hold …
 CHUNK_ROWS = 128  # … but so many rows at least, or the matrix product waits for its weights
+MOST = 0.75  # where more than this share of positions is read, all states are computed at once
 CHUNK_TOKENS = 1 << 15  # canvas tokens of folded rows in one forward pass
 
 
@@ -39,7 +40,8 @@ class Reader:
     model: Model
     symbols: Symbols
     cost: Cost
-    width: int = 0  # |V|, learnt at the first look
+    width: int = 0  # |V|, learnt at the first look …
+    banned: Tensor | None = None  # … as is what may never be written
     at_most: bool = False  # asked for more best symbols than there are: give all there are
 
     def look(
@@ -77,7 +79,9 @@ class Reader:
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
             if name not in parts[0]:
                 return None
-            values = torch.cat([p[name] for p in parts])
+            values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
+            if len(n) == tokens.numel():  # everything, in its order
+                return values.view(*tokens.shape, *values.shape[1:])
             out = values.new_full((*tokens.shape, *values.shape[1:]), fill)
             out[n, i] = values
             return out
@@ -111,7 +115,7 @@ class Reader:
 
     def _entries(self, context: Any, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """Hidden states (M, D) of entries (n, i); a model that can compute just those has `hidden_at`."""
-        if not hasattr(self.model, "hidden_at"):
+        if not hasattr(self.model, "hidden_at") or len(n) > MOST * tokens.numel():
             return self._hidden(context, tokens)[n, i]
         self.cost.canvases += len(tokens)
         states: Tensor = self.model.hidden_at(context, tokens, n, i)
@@ -149,8 +153,9 @@ class Reader:
             top = self.width
         if top > self.width:
             raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
-        for part in _parts(torch.arange(len(n), device=n.device), max(CHUNK_ROWS, CHUNK_LOGITS // self.width)):
-            yield self.statistics(self.model.logits(hidden[part]), state, tokens, n[part], i[part], reads, top)
+        size = max(CHUNK_ROWS, CHUNK_LOGITS // self.width)
+        for h, rows, columns in zip(_parts(hidden, size), _parts(n, size), _parts(i, size), strict=True):
+            yield self.statistics(self.model.logits(h), state, tokens, rows, columns, reads, top)
 
     def statistics(
         self, logits: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
@@ -165,10 +170,11 @@ class Reader:
         out: dict[str, Tensor] = {}
         before = "current" in reads or not symbols.renormalise
         in_place = x.gather(-1, tokens[n, i, None])[:, 0] if before else x[:, 0]
-        banned = symbols.banned(state, x.shape[-1])
-        lost = x[:, banned].logsumexp(-1) if before and banned else torch.full_like(in_place, -torch.inf)
+        if self.banned is None:
+            self.banned = torch.tensor(symbols.banned(state, x.shape[-1]), dtype=torch.int64, device=x.device)
+        lost = x.index_select(-1, self.banned).logsumexp(-1) if before else in_place  # −inf where nothing is banned
         whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
-        x = symbols.restrict(x, state, n, i)
+        x = symbols.restrict(x, self.banned, state, n, i)
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         e = d.exp()
@@ -213,7 +219,7 @@ def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
     Maxima of stretches of 64 first (a vectorised reduction), then a search within the best stretch only.
     """
     rows, width = x.shape
-    if width < 256 or x.device.type != "cpu":
+    if width < 256 or rows < 8 or x.device.type != "cpu":
         found = x.max(-1)
         return found.values, found.indices
     even = width // 64 * 64
@@ -226,7 +232,7 @@ def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
     return best, where * 64 + inside.argmax(-1)
 
 
-def _parts(index: Tensor, size: int) -> tuple[Tensor, ...]:
-    """`index` (M,) in pieces of at most `size`."""
-    parts: tuple[Tensor, ...] = torch.split(index, max(1, size))
+def _parts(entries: Tensor, size: int) -> tuple[Tensor, ...]:
+    """`entries` (M, …) in pieces of at most `size`."""
+    parts: tuple[Tensor, ...] = torch.split(entries, max(1, size))
     return parts

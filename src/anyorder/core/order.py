@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -83,7 +84,8 @@ class Sum(Order):
         return frozenset().union(*(f.reads for _, f in self.parts))
 
     def __call__(self, state: State, view: View) -> Tensor:
-        return sum((w * f(state, view) for w, f in self.parts), torch.zeros_like(state.logp))
+        scores = (f(state, view) if w == 1 else w * f(state, view) for w, f in self.parts)
+        return reduce(torch.add, scores)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         return {k: v for _, f in self.parts for k, v in f.remember(state, view, z).items()}

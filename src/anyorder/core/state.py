@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -43,7 +44,7 @@ def merge(where: Tensor, a: View, b: View) -> View:
     return View(*map(one, a, b))  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State:
     """Y^t and what decisions remember of Y^{<t}, for N hypotheses."""
 
@@ -59,17 +60,17 @@ class State:
     memory: dict[str, Tensor] = field(default_factory=dict)  # what parts carry along; (N, …) each
     view: View | None = None  # a view of these tokens, where one is known already
 
-    @property
+    @cached_property
     def masked(self) -> Tensor:
         """(N, L) open and not yet written."""
         return self.open & (self.tokens == self.mask_id)
 
-    @property
+    @cached_property
     def place(self) -> Tensor:
         """(N, L) index of a position among its row's open positions, counted from 0."""
         return self.open.long().cumsum(-1) - 1
 
-    @property
+    @cached_property
     def length(self) -> Tensor:
         """(N,) number of open positions: the L that counts and schedules speak of."""
         return self.open.sum(-1)

@@ -49,11 +49,9 @@ class Symbols:
         mask = not self.may_mask and 0 <= state.mask_id < width
         return sorted({*self.ban, state.mask_id} if mask else set(self.ban))
 
-    def restrict(self, logits: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
+    def restrict(self, logits: Tensor, banned: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Logits (M, V) of entries (n, i), with what may not be written there at NEVER; changes `logits`."""
-        ban = self.banned(state, logits.shape[-1])
-        if ban:
-            logits.index_fill_(-1, torch.tensor(ban, device=logits.device), NEVER)
+        logits.index_fill_(-1, banned, NEVER)
         if self.allowed is not None:
             ok = self.allowed[i] if self.allowed.dim() == 2 else self.allowed[state.row[n], i]
             logits.masked_fill_(~ok, NEVER)

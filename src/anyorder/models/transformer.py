@@ -230,30 +230,32 @@ class Transformer(nn.Module):
         """
         x = self.embeddings(tokens) + self.position_embeddings(positions) + self.lang_embeddings(languages)
         x = self.dropout(self.layer_norm_emb(x))
-        for i in range(self.architecture.layers):
-            read = columns if i == self.architecture.layers - 1 else None
+        last = self.architecture.layers - 1
+        for i, (attention, norm1, ffn, norm2) in enumerate(
+            zip(self.attentions, self.layer_norm1, self.ffns, self.layer_norm2, strict=True)
+        ):
+            read = columns if i == last else None
 
-            def attend(h: Tensor, i: int = i, read: Tensor | None = read) -> Tensor:
-                q, k, v = self.attentions[i].project(h, read)  # type: ignore[operator]
+            def attend(h: Tensor, i: int = i, own: Attention = attention, read: Tensor | None = read) -> Tensor:  # type: ignore[assignment]
+                q, k, v = own.project(h, read)
                 if cache is not None:
                     end = cache.filled + h.shape[1]
                     keys, values = cache.layers[i]
                     keys[:, :, cache.filled : end], values[:, :, cache.filled : end] = k, v
                     k, v = keys[:, :, :end], values[:, :, :end]
-                out: Tensor = self.attentions[i].attend(q, k, v, mask, causal)  # type: ignore[operator]
-                return out
+                return own.attend(q, k, v, mask, causal)
 
-            x = self._add(x, self.layer_norm1[i], attend, read)
+            x = self._add(x, norm1, attend, read)
             if memory is not None:
 
                 def look(h: Tensor, i: int = i) -> Tensor:
-                    attention = self.encoder_attn[i]
-                    q = attention.queries(h)  # type: ignore[operator]
-                    out: Tensor = attention.attend(q, *memory.layers[i], memory.mask)  # type: ignore[operator]
+                    cross = self.encoder_attn[i]
+                    q = cross.queries(h)  # type: ignore[operator]
+                    out: Tensor = cross.attend(q, *memory.layers[i], memory.mask)  # type: ignore[operator]
                     return out
 
                 x = self._add(x, self.layer_norm15[i], look)
-            x = self._add(x, self.layer_norm2[i], self.ffns[i])
+            x = self._add(x, norm2, ffn)
         if cache is not None:
             cache.filled += tokens.shape[1]
         out: Tensor = self.final_norm(x)

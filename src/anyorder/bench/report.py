@@ -1,0 +1,111 @@
+"""The benchmark's report: every measurement as a section of one Markdown page."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from anyorder import recipes
+from anyorder.bench import growth, process, run
+from anyorder.bench.ours import decode_jobs
+from anyorder.bench.plain import Job
+from anyorder.bench.profile import profile
+from anyorder.models.int8 import to_int8
+from anyorder.plan import Plan
+
+Note = Callable[[str], None]
+LENGTHS = 4
+PAPER_SENTENCES = 6  # so many at the paper's size
+PROFILED = 40
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What to measure."""
+
+    sources: list[str]
+    references: list[str]  # empty: no BLEU
+    to: str
+    sentences: int  # translated in bulk
+    repeats: int
+    shipped: bool
+    paper: bool
+    compiled: bool
+
+
+def report(translator: Any, asked: Asked, note: Note) -> str:
+    """All sections, as Markdown."""
+    origin, to = translator.direction(asked.to, None)
+    where = (translator.languages.index(origin), translator.languages.index(to))
+    lines = asked.sources[: asked.sentences]
+    encoded = translator.tokenizer.encode(lines, origin)
+    sizes = torch.tensor([len(e) for e in encoded])
+    lengths = translator.lengths[f"{origin}-{to}"].propose(sizes, LENGTHS)[0].tolist()
+    jobs = [Job(e, length) for e, some in zip(encoded, lengths, strict=True) for length in some]
+    text = [_opening(translator, asked, len(lines))]
+    rows: list[run.Row] = []
+    if asked.shipped:
+        here = run.Setting("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
+        rows += run.throughput(here, note) + run.latency(here, 30, note)
+    if asked.paper:
+        rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)
+    text += ["## Beside other undirected decoders, and the limit\n", run.markdown(rows)]
+    if not asked.shipped:
+        return "\n".join(text)
+    if translator.beside is not None:
+        rows, written = run.autoregressive(translator, translator.beside(), lines, to, note)
+        text += ["## Beside an autoregressive model\n", run.markdown(rows)]
+        if asked.references:
+            text += [_bleu(written, asked.references[: len(lines)])]
+    if asked.references:
+        text += ["## What int8 changes\n", _rounded(translator, asked, to, note)]
+    text += ["## How cost grows\n", growth.markdown(growth.growth(translator.model, asked.repeats, note))]
+    text += ["## Memory\n", process.memory(torch.get_num_threads(), note)]
+    text += ["## Cold start\n", process.cold_start(asked.repeats, note)]
+    note("profile")
+    some = jobs[: LENGTHS * PROFILED]
+    shares = profile(lambda: decode_jobs(translator.model, some, where, run.BAN, recipes.easy_first))
+    return "\n".join([*text, "## Where the time goes: easy-first, T = L, bulk, one thread\n", shares])
+
+
+def _opening(translator: Any, asked: Asked, sentences: int) -> str:
+    return (
+        "# Speed\n\n"
+        f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
+        f"each in bulk, {PAPER_SENTENCES} at the paper's size, median of {asked.repeats} rounds (at the paper's size "
+        f"one), {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}, {_cpu()}.\n\n"
+        "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "
+        "matrix products alone would take). “Identical” counts canvases that are token for token ours.\n"
+    )
+
+
+def _cpu() -> str:
+    flags = torch.backends.cpu.get_cpu_capability()
+    return f"kernels for {flags}"
+
+
+def _bleu(written: dict[str, list[str]], references: Sequence[str]) -> str:
+    from sacrebleu.metrics.bleu import BLEU
+
+    scores = {name: BLEU().corpus_score(texts, [list(references)]).score for name, texts in written.items()}
+    lines = [f"| side | BLEU ({len(references)} sentences) |", "|---|---:|"]
+    return "\n".join(lines + [f"| {name} | {score:.2f} |" for name, score in scores.items()]) + "\n"
+
+
+def _rounded(translator: Any, asked: Asked, to: str, note: Note) -> str:
+    """BLEU of float32 and int8 over all sentences given."""
+    from dataclasses import replace
+
+    written: dict[str, list[str]] = {}
+    for name, model in (("float32", translator), ("int8", replace(translator, model=to_int8(translator.model)))):
+        for how, plan in (
+            ("easy-first T = L", Plan("easy-first")),
+            ("annealed T = 10", Plan("least2most", "anneal", 10)),
+        ):
+            note(f"{how}, {name}")
+            written[f"{how}, {name}"] = [t.text for t in model.translate(asked.sources, to, plan=plan)]
+    return _bleu(written, asked.references)
