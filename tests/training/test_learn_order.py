@@ -63,6 +63,19 @@ def write(path: Path, model: Path, method: str = "ppo", iterations: int = 2) -> 
     return path
 
 
+def test_a_resumed_run_ends_with_the_same_policy(model: Path, tmp_path: Path) -> None:
+    straight, early, late = (
+        policy_config(write(tmp_path / f"{n}{k}.toml", model, iterations=n)) for k, n in enumerate((6, 2, 6))
+    )
+    assert straight and early and late
+    whole = Policy.load(train_policy(straight, tmp_path / "whole")).state_dict()
+    train_policy(early, tmp_path / "parts")
+    parts = Policy.load(train_policy(late, tmp_path / "parts")).state_dict()
+    assert all(torch.equal(whole[k], parts[k]) for k in whole)
+    logs = [read_log(tmp_path / run / "log.jsonl") for run in ("whole", "parts")]
+    assert logs[0] == logs[1]
+
+
 def test_a_policy_is_trained_resumed_and_used(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

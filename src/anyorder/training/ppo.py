@@ -16,7 +16,7 @@ from anyorder.training import rl
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss
 from anyorder.training.rewards import find_reward
-from anyorder.training.rollout import Batch, Buffer, Task, collate, rollout
+from anyorder.training.rollout import Batch, Buffer, Moment, Task, collate, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
@@ -152,7 +152,7 @@ class PolicyTrainer:
         return self.policy.eval()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs: everything but the buffer, which fills again within a few iterations."""
+        """What a checkpoint needs to go on as if nothing had happened."""
         return {
             "settings": asdict(self.settings),
             "policy": self.policy.state_dict(),
@@ -161,6 +161,7 @@ class PolicyTrainer:
             "iteration": self.iteration,
             "best": self.best,
             "best_weights": self.best_weights,
+            "buffer": [asdict(moment) for moment in self.buffer.moments],
         }
 
     def restore(self, state: dict[str, Any], path: Path) -> None:
@@ -177,3 +178,4 @@ class PolicyTrainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
         self.iteration, self.best, self.best_weights = state["iteration"], state["best"], state["best_weights"]
+        self.buffer.add([Moment(**fields) for fields in state["buffer"]])
