@@ -13,12 +13,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from anyorder import recipes
+from anyorder.bench.ours import decode_batch
+from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
+from anyorder.machine import keep_freed_memory, side_by_side
 from anyorder.models.int8 import to_int8
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source
 from anyorder.models.translation import Symbols as Ids
+from anyorder.search import batches
 
 BAN = (0, 1, 2, 3)
 
@@ -89,18 +94,42 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
     ]
 
 
+def measure_bulk(architecture: Architecture, sentences: int, repeats: int) -> list[tuple[str, float]]:
+    """(optimisation, ratio) of decoding many sentences, easy-first, T = L."""
+    torch.manual_seed(0)
+    model = MaskedTranslation(architecture, Ids(), ("de", "en")).eval().requires_grad_(False)
+    sizes = torch.randint(8, 22, (sentences, 2)).tolist()
+    jobs = [Job(torch.randint(5, architecture.vocabulary, (s,)).tolist(), length) for s, length in sizes]
+    size, steps = [len(j.source) + j.length + 4 for j in jobs], [j.length for j in jobs]
+
+    def run(part: list[int]) -> list[list[int]]:
+        return decode_batch(model, [jobs[i] for i in part], (0, 1), BAN, recipes.easy_first)
+
+    def turn(parts: list[list[int]], together: bool = True) -> Callable[[], object]:
+        return lambda: list(side_by_side(run, parts) if together else map(run, parts))
+
+    now = turn(batches(size, steps=steps))
+    return [
+        ("batches side by side, not one after the other", ratio(turn(batches(size, steps=steps), False), now, repeats)),
+        ("batches of rows that end together, not of rows of like size", ratio(turn(batches(size)), now, repeats)),
+        ("batches of 1,024 tokens, not of 8,192", ratio(turn(batches(size, 8192, steps=steps)), now, repeats)),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--paper", action="store_true", help="also a model of 1024 units, 6 layers, 60k symbols")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    keep_freed_memory()
     print("| optimisation | model | times faster |\n|---|---|---:|")
     sizes = [("shipped", Architecture(8000, 192, 4, 4, 512, positions=128), 64, 15)]
     if arguments.paper:
         sizes.append(("paper's size", Architecture(60_000, 1024, 6, 8, 4096), 16, 5))
     for name, architecture, rows, repeats in sizes:
-        for what, times in measure(architecture, rows, repeats):
+        more = measure_bulk(architecture, 400, 3) if name == "shipped" else []
+        for what, times in measure(architecture, rows, repeats) + more:
             print(f"| {what} | {name} | {times:.2f} |", flush=True)
 
 

@@ -15,6 +15,18 @@ from anyorder.models.translation import Source
 from anyorder.search import TOKEN_BUDGET, batches, padded, search
 
 
+@torch.inference_mode()
+def decode_batch(
+    model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int], decoder: Decoder, K: int = 1
+) -> list[list[int]]:
+    """The best canvas of each job, all in one batch."""
+    decoder = replace(decoder, symbols=replace(decoder.symbols, ban=tuple(ban)))
+    context = model.encode(Source(padded([j.source for j in jobs], model.pad_id), *direction))
+    blank = canvas(torch.tensor([j.length for j in jobs]), model.mask_id, model.pad_id)
+    found = search(model, context, begin(blank, model.mask_id, model.pad_id), decoder, K)
+    return [row[: job.length] for row, job in zip(found.tokens[:, 0].tolist(), jobs, strict=True)]
+
+
 def decode_jobs(
     model: Any,
     jobs: Sequence[Job],
@@ -25,15 +37,9 @@ def decode_jobs(
     budget: int = TOKEN_BUDGET,
 ) -> list[list[int]]:
     """The best canvas of each job."""
-    decoder = replace(decoder, symbols=replace(decoder.symbols, ban=tuple(ban)))
 
-    @torch.inference_mode()
     def run(part: list[int]) -> list[list[int]]:
-        chosen = [jobs[i] for i in part]
-        context = model.encode(Source(padded([j.source for j in chosen], model.pad_id), *direction))
-        blank = canvas(torch.tensor([j.length for j in chosen]), model.mask_id, model.pad_id)
-        found = search(model, context, begin(blank, model.mask_id, model.pad_id), decoder, K)
-        return [row[: job.length] for row, job in zip(found.tokens[:, 0].tolist(), chosen, strict=True)]
+        return decode_batch(model, [jobs[i] for i in part], direction, ban, decoder, K)
 
     out: list[list[int]] = [[] for _ in jobs]
     parts = batches([len(j.source) + j.length + 4 for j in jobs], budget, K, [j.length for j in jobs])

@@ -116,7 +116,8 @@ class Reader:
     def _entries(self, context: Any, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """Hidden states (M, D) of entries (n, i); a model that can compute just those has `hidden_at`."""
         if not hasattr(self.model, "hidden_at") or len(n) > MOST * tokens.numel():
-            return self._hidden(context, tokens)[n, i]
+            whole = self._hidden(context, tokens)
+            return whole.flatten(0, 1) if len(n) == tokens.numel() else whole[n, i]
         self.cost.canvases += len(tokens)
         states: Tensor = self.model.hidden_at(context, tokens, n, i)
         return states
@@ -234,5 +235,7 @@ def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _parts(entries: Tensor, size: int) -> tuple[Tensor, ...]:
     """`entries` (M, …) in pieces of at most `size`."""
+    if len(entries) <= size:
+        return (entries,)
     parts: tuple[Tensor, ...] = torch.split(entries, max(1, size))
     return parts

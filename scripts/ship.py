@@ -1,0 +1,52 @@
+"""Put a training run's models into the package, and their validation scores into their cards.
+
+python scripts/ship.py RUN DATA        RUN is what `anyorder train configs/de-en-small.toml` wrote
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from anyorder import load
+from anyorder.catalog import SHIPPED
+from anyorder.experiments.corpora import load_corpus
+from anyorder.experiments.evaluate import quality
+from anyorder.plan import Plan
+from anyorder.training.run import export
+
+STAGES = {"de-en": "masked-longer", "de-en-ar": "ar-longer"}
+SETS = {"Multi30k val": "val", "Tatoeba val": "tatoeba-val"}
+SENTENCES = 300  # of each set
+TABLE = re.compile(r"(<!-- scores -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def scores(name: str, data: Path) -> str:
+    """Validation BLEU as a Markdown table: mask-predict-like for an undirected model, greedy for a causal one."""
+    translator = load(name)
+    how, plan = (
+        ("greedy", Plan()) if translator.causal else ("least2most, T = 10, L→1", Plan("least2most", "anneal", 10))
+    )
+    lines = [f"| data, first {SENTENCES} | direction | decoding | BLEU | tokenised |", "|---|---|---|---:|---:|"]
+    for title, corpus_name in SETS.items():
+        for direction in ("de-en", "en-de"):
+            corpus = load_corpus(data, corpus_name, direction).part(0, SENTENCES)
+            found = translator.translate(corpus.sources, corpus.target_language, plan=plan)
+            q = quality([t.text for t in found], corpus)
+            tokenised = "–" if q.tokenised is None else f"{q.tokenised:.1f}"
+            lines.append(f"| {title} | {direction} | {how} | {q.bleu:.1f} | {tokenised} |")
+            print(name, lines[-1])
+    return "\n".join(lines)
+
+
+def main(run: Path, data: Path) -> None:
+    for name, stage in STAGES.items():
+        export(run / stage / "best", SHIPPED / name)
+        card = SHIPPED / name / "README.md"
+        page = card.read_text(encoding="utf-8")
+        card.write_text(TABLE.sub(lambda m, name=name: f"{m[1]}{scores(name, data)}\n{m[2]}", page), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
