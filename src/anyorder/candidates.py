@@ -185,8 +185,10 @@ class Candidates:
         ]
         path = [float(found.score[n, k]) for n, k, _ in flat]
         scorer = self
-        if plan.rescore == "path":
+        if plan.rescore == "path" or (self.causal and plan.rescore == "written"):
             scores = path
+        elif plan.rescore == "written":  # the path of symbols that still stand: what was taken back does not count
+            scores = [rows[n].log_length + float(found.logp[n, k].sum()) for n, k, _ in flat]
         else:
             if plan.rescore == "ar" and self.beside is None:
                 raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")

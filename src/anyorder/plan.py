@@ -34,7 +34,7 @@ from anyorder.core import (
 )
 
 Made = TypeVar("Made")
-Rescore = Literal["path", "pll", "ar"]
+Rescore = Literal["written", "path", "pll", "ar"]
 COUNTS: dict[str, Callable[..., Count]] = {
     "fixed": fixed, "constant": constant, "even": even, "anneal": anneal, "threshold": threshold, "factor": factor,
     "entropy-bound": entropy_bound, "kl-stable": kl_stable, "whole": lambda: whole,
@@ -62,7 +62,7 @@ class Plan:
     beam: int = 1  # K = K″, hypotheses and symbols
     positions: int = 1  # K′, positions a hypothesis
     lengths: int = 4  # target lengths tried
-    rescore: Rescore = "path"  # what the best candidate is chosen by
+    rescore: Rescore = "written"  # what the best candidate is chosen by
     nbest: int = 1
     temperature: float = 0.0  # of symbols; 0 is greedy
     order_temperature: float = 0.0  # of positions; 0 takes the best

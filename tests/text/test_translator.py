@@ -48,6 +48,17 @@ def test_alone_or_among_others(translator: anyorder.Translator, options: dict[st
         assert list(one.hypotheses) == sorted(one.hypotheses, key=lambda h: -h.score)
 
 
+def test_written_is_the_path_of_what_stands(translator: anyorder.Translator) -> None:
+    once, path = (translator.translate(SENTENCES[0], "en", rescore=r, nbest=4) for r in ("written", "path"))
+    assert [h.text for h in once.hypotheses] == [h.text for h in path.hypotheses]  # nothing is written twice
+    for h in once.hypotheses:
+        assert h.score == pytest.approx(h.path_score / len(h.ids), abs=1e-4)
+    again = translator.translate(SENTENCES[0], "en", order="least2most", count="anneal", steps=4, nbest=4)
+    for h in again.hypotheses:
+        assert h.score == pytest.approx((h.log_length + sum(h.logp)) / len(h.ids), abs=1e-4)
+        assert h.path_score < h.log_length + sum(h.logp)  # it counts what was taken back
+
+
 @pytest.mark.parametrize("rescore", ["pll", "ar"])
 def test_rescoring_is_the_scorers_own_mean_log_p(translator: anyorder.Translator, rescore: str) -> None:
     best = translator.translate(SENTENCES[0], "en", rescore=rescore, nbest=4)

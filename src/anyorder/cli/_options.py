@@ -22,6 +22,7 @@ class UsageError(ValueError):
 class Rescore(StrEnum):
     """What the best candidate is chosen by."""
 
+    written = "written"
     path = "path"
     pll = "pll"
     ar = "ar"
@@ -61,7 +62,12 @@ Seed = Annotated[int, typer.Option(help="The same seed gives the same text.", ri
 Lengths = Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=PLAN)]
 RescoreOption = Annotated[
     Rescore,
-    typer.Option("--rescore", help="What the best candidate is chosen by.", rich_help_panel=PLAN),
+    typer.Option(
+        "--rescore",
+        help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
+        "pseudo log-likelihood, or the autoregressive model.",
+        rich_help_panel=PLAN,
+    ),
 ]
 TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
 Int8 = Annotated[

@@ -28,7 +28,7 @@ def evaluate(
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
-    rescore: o.RescoreOption = o.Rescore.path,
+    rescore: o.RescoreOption = o.Rescore.written,
     seed: o.Seed = 0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,

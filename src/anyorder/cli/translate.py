@@ -33,7 +33,7 @@ def translate(
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
-    rescore: o.RescoreOption = o.Rescore.path,
+    rescore: o.RescoreOption = o.Rescore.written,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
     int8: o.Int8 = False,
