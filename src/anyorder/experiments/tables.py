@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from anyorder.experiments import grid
 from anyorder.experiments.evaluate import LEVEL
@@ -12,6 +13,7 @@ from anyorder.experiments.grid import Scope
 from anyorder.experiments.published import COMPARISON
 from anyorder.experiments.results import Measured, Results, Row
 
+Key = TypeVar("Key")
 MISSING = "·"  # not measured yet
 ARROW = {"de-en": "De→En", "en-de": "En→De"}
 DETAILS = ("BLEU", "chrF", "tok. BLEU", "passes", "head rows", "Δ best", "p")
@@ -105,9 +107,8 @@ def table1(results: Results, scope: Scope) -> Table:
     out, counts = [], []
     for direction in scope.directions:
         rows = linear_rows(scope, direction)
-        sentences = results.common(rows.values())
+        sentences, found = _alike(results, rows)
         counts.append(sentences)
-        found = {key: results.measure(row, sentences) for key, row in rows.items()}
         marks = _marks(results, {k: m for k, m in found.items() if m is not None and k[2] != "autoregressive"})
         for beam, steps in scope.settings:
             line = [
@@ -127,6 +128,12 @@ def table1(results: Results, scope: Scope) -> Table:
     return Table(header, out, _caption(scope, counts))
 
 
+def _alike(results: Results, rows: Mapping[Key, Row]) -> tuple[int, dict[Key, Measured | None]]:
+    """How many sentences all these rows have, and the rows measured on them."""
+    sentences = results.common(rows.values())
+    return sentences, {key: results.measure(row, sentences) for key, row in rows.items()}
+
+
 def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> str | None:
     """Mean ± standard deviation of the uniform order over its seeds."""
     rows = [grid.linear(scope, direction, "uniform", "1", "L", seed) for seed in range(scope.seeds)]
@@ -141,9 +148,8 @@ def table2(results: Results, scope: Scope) -> Table:
     out, counts = [], []
     for direction in scope.directions:
         rows = grid.lengths(scope, direction)
-        sentences = results.common(rows.values())
+        sentences, found = _alike(results, rows)
         counts.append(sentences)
-        found = {name: results.measure(row, sentences) for name, row in rows.items()}
         passes = {name: "" if m is None else f" ({m.passes:.0f})" for name, m in found.items()}
         out.append([title(direction), *(score(m) + passes[name] for name, m in found.items())])
     header = ["", "Gold", "1", "2", "3", "4"]
@@ -156,9 +162,8 @@ def table3(results: Results, scope: Scope) -> Table:
     out, counts = [], []
     for direction in scope.directions:
         rows = constant_rows(scope, direction)
-        sentences = results.common(rows.values())
+        sentences, found = _alike(results, rows)
         counts.append(sentences)
-        found = {key: results.measure(row, sentences) for key, row in rows.items()}
         marks = _marks(results, {k: m for k, m in found.items() if m is not None})
         for budget in scope.budgets:
             for count in scope.counts:
