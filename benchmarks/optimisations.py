@@ -128,7 +128,7 @@ def main() -> None:
     if arguments.paper:
         sizes.append(("paper's size", Architecture(60_000, 1024, 6, 8, 4096), 16, 5))
     for name, architecture, rows, repeats in sizes:
-        more = measure_bulk(architecture, 400, 3) if name == "shipped" else []
+        more = measure_bulk(architecture, 120, 3) if name == "shipped" else []
         for what, times in measure(architecture, rows, repeats) + more:
             print(f"| {what} | {name} | {times:.2f} |", flush=True)
 
