@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -78,15 +78,11 @@ def _opening(translator: Any, asked: Asked, sentences: int) -> str:
         "# Speed\n\n"
         f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
         f"each in bulk, {PAPER_SENTENCES} at the paper's size, median of {asked.repeats} rounds (at the paper's size "
-        f"one), {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}, {_cpu()}.\n\n"
+        f"one), {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}, kernels "
+        f"for {torch.backends.cpu.get_cpu_capability()}.\n\n"
         "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "
         "matrix products alone would take). “Identical” counts canvases that are token for token ours.\n"
     )
-
-
-def _cpu() -> str:
-    flags = torch.backends.cpu.get_cpu_capability()
-    return f"kernels for {flags}"
 
 
 def _bleu(written: dict[str, list[str]], references: Sequence[str]) -> str:
@@ -99,8 +95,6 @@ def _bleu(written: dict[str, list[str]], references: Sequence[str]) -> str:
 
 def _rounded(translator: Any, asked: Asked, to: str, note: Note) -> str:
     """BLEU of float32 and int8."""
-    from dataclasses import replace
-
     written: dict[str, list[str]] = {}
     for name, model in (("float32", translator), ("int8", replace(translator, model=to_int8(translator.model)))):
         for how, plan in (

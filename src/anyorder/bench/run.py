@@ -88,7 +88,8 @@ def throughput(s: Setting, note: Note) -> list[Row]:
     The slow sides do an even part of the jobs, and their time is scaled up.
     """
     rows = []
-    rounded, quick = to_int8(s.model), to_compiled(s.model)
+    rounded = to_int8(s.model)
+    quick = to_compiled(s.model) if s.compiled else None
     for name, decoder, K, slow, full in workloads(s):
         jobs = s.jobs if K == 1 else s.jobs[::5]
         every = max(1, len(jobs) // s.part) | 1  # odd, so that all of a sentence's lengths have their turn
@@ -104,7 +105,7 @@ def throughput(s: Setting, note: Note) -> list[Row]:
             Side("the paper's way", lambda slow=slow, some=some: slow(some), len(some) / len(jobs)),  # type: ignore[misc]
             Side("ours, int8", lambda mine=mine: mine(rounded)),  # type: ignore[misc]
         ]
-        if s.compiled:
+        if quick is not None:
             sides.append(Side("ours, compiled", lambda mine=mine: mine(quick)))  # type: ignore[misc]
         if full is not None:
             plainly = partial(_in_batches, full, fifth)
