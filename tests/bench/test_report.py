@@ -43,8 +43,10 @@ def test_the_shares_of_a_profile_are_all_of_the_time() -> None:
 
 def test_one_by_one_warms_up_and_takes_turns() -> None:
     calls: list[tuple[str, int]] = []
-    found = one_by_one({"a": lambda i: calls.append(("a", i)), "b": lambda i: calls.append(("b", i))}, 3)
-    assert calls[4:] == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    sides = {"a": lambda i: calls.append(("a", i)), "b": lambda i: calls.append(("b", i))}
+    found = one_by_one(sides, 3, block=2, rest=0)
+    first = [(side, i) for side in "ab" for i in (0, 0, 1)]  # an untimed call before each block
+    assert calls == [*first, *((side, i) for side in "ab" for i in (2, 2))]
     assert all(0 <= p50 <= p95 for p50, p95 in found.values())
 
 

@@ -136,9 +136,7 @@ def low_confidence(logp: LogP, mask: int, prompt: list[int], length: int, steps:
     return y[n:]
 
 
-def threshold(
-    logp: LogP, mask: int, prompt: list[int], length: int, p: float, block: int
-) -> tuple[list[int], int]:
+def threshold(logp: LogP, mask: int, prompt: list[int], length: int, p: float, block: int) -> tuple[list[int], int]:
     y, n, forwards = [*prompt, *[mask] * length], len(prompt), 0
     for end in range(n + block, n + length + 1, block):
         while mask in y[n:end]:

@@ -76,9 +76,7 @@ def test_a_resumed_run_ends_with_the_same_policy(model: Path, tmp_path: Path) ->
     assert logs[0] == logs[1]
 
 
-def test_a_policy_is_trained_resumed_and_used(
-    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_policy_is_trained_resumed_and_used(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = policy_config(write(tmp_path / "p.toml", model))
     assert config is not None
     train_policy(config, tmp_path / "run")

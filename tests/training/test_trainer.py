@@ -27,6 +27,7 @@ from anyorder.training.checkpoint import (
     write_atomically,
 )
 from anyorder.training.config import Config, Corpus, Data, Sizes, Stage, Tokens
+from anyorder.training.data import DataError
 from anyorder.training.distill import distill
 from anyorder.training.run import export, train
 
@@ -215,9 +216,17 @@ def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path
     for path, source in zip(paths, ("a", "b"), strict=True):
         rows = [line.split("\t") for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
         assert 15 < len(rows) <= 20 and all(len(row) == 2 for row in rows), source
+    text = tmp_path / "more.a"
+    text.write_text("w1 w2 w3\nw2 w2\n", encoding="utf-8")
+    data = replace(settings.data, monolingual={"a": [str(text)]})
+    more = distill(replace(settings, data=data), teacher, tmp_path / "more", monolingual=True)[0]
+    sources = [line.split("\t")[0] for line in gzip.decompress(more.read_bytes()).decode().splitlines()]
+    assert sources[-2:] == ["w1 w2 w3", "w2 w2"] and len(sources) == len(set(sources)) > 20
     student = stage("student", target=str(tmp_path / "distilled"), steps=2)
     (folder,) = train(config(student), tmp_path / "student")
     assert load_model(folder).kind == "masked-translation"
+    with pytest.raises(DataError, match="let `anyorder distill` write it"):
+        train(config(replace(student, target=str(tmp_path / "nowhere"))), tmp_path / "late")
 
 
 def test_too_little_data_for_an_update_is_told(tmp_path: Path) -> None:

@@ -50,14 +50,22 @@ def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None]
     ]
 
 
-def one_by_one(sides: Mapping[str, Callable[[int], Any]], n: int) -> dict[str, tuple[float, float]]:
-    """p50 and p95 of n single calls of each side, in seconds, the sides in turn."""
+def one_by_one(
+    sides: Mapping[str, Callable[[int], Any]], n: int, block: int = 10, rest: float = 0.3
+) -> dict[str, tuple[float, float]]:
+    """p50 and p95 of n single calls of each side, in seconds, the sides in turn, `block` calls at a time.
+
+    Before its block a side rests and makes a call that is not timed: some engines' threads go on spinning for a while
+    after their work, which would be counted against whoever comes next.
+    """
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for i in range(-2, n):  # two to warm up
+    for first in range(0, n, block):
         for name, run in sides.items():
-            start = time.perf_counter()
-            run(max(i, 0))
-            if i >= 0:
+            time.sleep(rest)
+            run(first)
+            for i in range(first, min(first + block, n)):
+                start = time.perf_counter()
+                run(i)
                 times[name].append(time.perf_counter() - start)
     ranked = {name: sorted(some) for name, some in times.items()}
     return {name: (some[n // 2], some[min(n - 1, int(0.95 * n))]) for name, some in ranked.items()}

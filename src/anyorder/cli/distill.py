@@ -17,12 +17,14 @@ def distill(
         Path | None, typer.Option(help="The folder that the configuration's data paths start from.")
     ] = None,
     beam: Annotated[int, typer.Option(min=1, help="Beam size of an autoregressive teacher.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences a direction.")] = None,
+    monolingual: Annotated[bool, typer.Option(help="Translate the configuration's monolingual texts too.")] = False,
 ) -> None:
     """Sequence-level distillation, the usual companion of constant-time decoding.
 
     Writes one TSV file a direction, source and the teacher's translation of it. It can be stopped and run again:
     finished parts are kept.
+    Texts in one language alone can be sources as well (--monolingual): where pairs are few they add much.
 
     Example: anyorder distill configs/de-en-small.toml runs/de-en-small/ar distilled --beam 5
     """
@@ -32,5 +34,5 @@ def distill(
     settings = load_config(config)
     if data is not None:
         settings = replace(settings, data=replace(settings.data, root=str(data)))
-    for path in run(settings, model, out, beam, limit):
+    for path in run(settings, model, out, beam, limit, monolingual):
         typer.echo(str(path))

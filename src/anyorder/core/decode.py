@@ -94,17 +94,18 @@ def step(
     """
     c, edit = decoder.coordinates, decoder.edit
     look = partial(reader.look, context)
-    left = None if last is False else state.masked & torch.as_tensor(last, device=state.tokens.device).reshape(-1, 1)
+    left = None if last is False else state.masked if last is True else state.masked & last[:, None]
+    ahead = c.reuse and last is not True  # will the next step judge by this pass?
     judged = state.view
     if c.reads and judged is None:
-        at = state.open if edit.reads or c.reuse else _either(c.among.candidates(state), left)
+        at = state.open if edit.reads or ahead else _either(c.among.candidates(state), left)
         judged = look(state, at, reads=c.reads | edit.reads, conditionals=c.conditionals, top=top)
     blank = View(state.tokens, state.logp)
     z, logz = c.choose(state, blank if judged is None else judged)
     z = _either(z, left)
 
     if judged is None or state.view is not None:  # a view kept from the step before has no draws of this step
-        at = state.open if edit.reads or c.reuse else z
+        at = state.open if edit.reads or ahead else z
         view = look(state, at, reads=c.reads | edit.reads, hide=z if decoder.hides else None, top=top)
     else:
         seen = c.among.blank or not decoder.hides  # masked positions were seen as they are
@@ -113,7 +114,7 @@ def step(
     memory = new.memory | c.remember(state, blank if judged is None else judged, z)
     gained = torch.where(z, view.logp, 0.0).sum(-1)
     new = replace(new, score=state.score + logz + gained, step=state.step + 1, memory=memory)
-    if c.reuse:  # the next step judges by this pass, and asks it about the symbols now in place
+    if ahead:  # asked about the symbols now in place
         new = replace(
             new, view=view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
         )
@@ -143,13 +144,13 @@ def _hidden_too(reader: Reader, context: Any, state: State, z: Tensor, judged: V
     return View(*map(put, judged, fresh))  # type: ignore[arg-type]
 
 
-def _active(decoder: Decoder, state: State, budget: Tensor | None) -> Tensor:
+def _active(decoder: Decoder, state: State, budget: int | Tensor | None) -> Tensor:
     """(N,) rows that another step may change."""
     region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
     if budget is None:
         return (region & pending).any(-1)
-    done = ~(region | pending).any(-1) if isinstance(decoder.edit, Replace) else False
-    return (budget > state.step) & ~torch.as_tensor(done, device=budget.device)
+    able = (region | pending).any(-1) if isinstance(decoder.edit, Replace) else torch.ones_like(state.row).bool()
+    return able & (budget > state.step)
 
 
 def unroll(
@@ -161,13 +162,13 @@ def unroll(
     """
     reader = Reader(model, decoder.symbols, Cost() if cost is None else cost)
     rows = torch.arange(len(state.tokens), device=state.tokens.device)
-    budget = decoder.budget(state)
+    budget = decoder.steps if isinstance(decoder.steps, int) else decoder.budget(state)
     while True:
         active = _active(decoder, state, budget)
         if not bool(active.all()):
             keep = active.nonzero()[:, 0]
             state, context, rows = state.take(keep).trim(), context.take(keep), rows[keep]
-            budget = None if budget is None else budget[keep]
+            budget = budget[keep] if isinstance(budget, Tensor) else budget
         if not len(rows):
             return
         last = False if budget is None or decoder.symbols.may_mask else budget == state.step + 1

@@ -205,9 +205,9 @@ class Reader:
 
     def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
         """log Σ exp (m,) of each entry's logits must be that of a distribution."""
-        bad = (~lse.isfinite() | (lse < NEVER / 2)).nonzero()
-        if len(bad):
-            m = int(bad[0])
+        low, high = lse.aminmax()  # NaN if any is
+        if not (float(low) >= NEVER / 2 and float(high) < torch.inf):
+            m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])
             where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {state.step}"
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from anyorder.core import Length
+from anyorder.machine import side_by_side
 from anyorder.models.folder import load_model
 from anyorder.training.batches import Ragged
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config
+from anyorder.training.data import read_texts
 from anyorder.training.prepare import read_pairs
 from anyorder.training.run import read_lengths
 from anyorder.training.tokenizer import Tokenizer
@@ -20,45 +24,73 @@ from anyorder.training.translate import translate
 PART = 500  # sentences a file while it runs
 
 
-def _progress(parts: range, name: str) -> Iterable[int]:
+def distill(
+    config: Config,
+    teacher: Path,
+    out: Path,
+    beam_size: int = 1,
+    limit: int | None = None,  # only so many sentences a direction
+    monolingual: bool = False,  # translate the configuration's monolingual texts too
+) -> list[Path]:
+    """Translate every distinct training sentence in both directions: `<direction>.tsv.gz`, source TAB target."""
     from rich.console import Console
     from rich.progress import track
 
-    return track(parts, description=name, console=Console(stderr=True))
-
-
-def distill(config: Config, teacher: Path, out: Path, beam_size: int = 1, limit: int | None = None) -> list[Path]:
-    """Translate every distinct training sentence in both directions: `<direction>.tsv.gz`, source TAB target."""
-    model, tokenizer = load_model(teacher), Tokenizer.load(teacher / "tokenizer.json")
-    counts = read_lengths(teacher / "lengths.json") if (teacher / "lengths.json").exists() else {}
-    corpora = [read_pairs(corpus, config.data) for corpus in config.data.train]
+    work = _Teacher(teacher, beam_size)
+    sides = _sentences(config, monolingual)
     out.mkdir(parents=True, exist_ok=True)
     written = []
     for s, t in ((0, 1), (1, 0)):
         source, target = config.data.languages[s], config.data.languages[t]
-        texts = list(dict.fromkeys(text for pairs in corpora for text in (pairs.first if s == 0 else pairs.second)))
-        texts = [text for text in texts if "\t" not in text][:limit]
-        path = out / f"{source}-{target}.tsv.gz"
-        parts = []
-        for start in _progress(range(0, len(texts), PART), f"{source}-{target}"):
-            part = out / f"{source}-{target}.{start // PART:05d}.part"
-            parts.append(part)
-            if not path.exists() and not part.exists():
-                chunk = texts[start : start + PART]
-                ids = tokenizer.encode(chunk, source)
-                limit_tokens = model.architecture.positions - 2
-                kept = [i for i, row in enumerate(ids) if 0 < len(row) <= limit_tokens]
-                with torch.inference_mode():
-                    rows = translate(
-                        model, Ragged.of([ids[i] for i in kept]), model.languages.index(source),
-                        model.languages.index(target), counts.get(f"{source}-{target}"), beam_size=beam_size,
-                    )  # fmt: skip
-                targets = (" ".join(text.split()) for text in tokenizer.decode(rows, target))  # no tabs, no line ends
-                lines = zip((chunk[i] for i in kept), targets, strict=True)
-                write_atomically(part, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())
-        if not path.exists():
-            write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
-            for part in parts:
-                part.unlink(missing_ok=True)
-        written.append(path)
+        written.append(path := out / f"{source}-{target}.tsv.gz")
+        if path.exists():
+            continue
+        texts = sides[s][:limit]
+        starts = range(0, len(texts), PART)
+        parts = [out / f"{source}-{target}.{start // PART:05d}.part" for start in starts]
+        jobs = [(texts[i : i + PART], part) for i, part in zip(starts, parts, strict=True) if not part.exists()]
+        done = side_by_side(partial(work, source, target), jobs)
+        for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
+            pass
+        write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
+        for part in parts:
+            part.unlink(missing_ok=True)
     return written
+
+
+def _sentences(config: Config, monolingual: bool) -> list[list[str]]:
+    """The distinct sentences of either language, those of the pairs first."""
+    pairs = [read_pairs(corpus, config.data) for corpus in config.data.train]
+    out = []
+    for side, language in enumerate(config.data.languages):
+        lines: list[str] = [text for p in pairs for text in (p.first, p.second)[side]]
+        if monolingual:
+            files = config.data.monolingual.get(language, [])
+            lines += [x for name in files for x in read_texts(Path(config.data.root) / name, config.data.longest).lines]
+        out.append([text for text in dict.fromkeys(lines) if "\t" not in text])
+    return out
+
+
+class _Teacher:
+    """Translates a part and writes it to its file."""
+
+    def __init__(self, folder: Path, beam_size: int) -> None:
+        self.model: Any = load_model(folder)
+        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        counts = folder / "lengths.json"
+        self.lengths: dict[str, Length] = read_lengths(counts) if counts.exists() else {}
+        self.beam_size = beam_size
+
+    def __call__(self, source: str, target: str, job: tuple[list[str], Path]) -> None:
+        texts, path = job
+        model, languages = self.model, self.model.languages
+        ids = self.tokenizer.encode(texts, source)
+        kept = [i for i, row in enumerate(ids) if 0 < len(row) <= model.architecture.positions - 2]
+        with torch.inference_mode():
+            rows = translate(
+                model, Ragged.of([ids[i] for i in kept]), languages.index(source), languages.index(target),
+                self.lengths.get(f"{source}-{target}"), beam_size=self.beam_size,
+            )  # fmt: skip
+        targets = (" ".join(text.split()) for text in self.tokenizer.decode(rows, target))  # no tabs, no line ends
+        lines = zip((texts[i] for i in kept), targets, strict=True)
+        write_atomically(path, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())

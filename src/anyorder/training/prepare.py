@@ -89,6 +89,8 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
     written: list[int] = []
     for source, target in ((first, second), (second, first)):
         path = folder / f"{source}-{target}.tsv.gz"
+        if not path.exists():
+            raise files.DataError(f"{path} does not exist: let `anyorder distill` write it before this stage begins")
         pairs = files.read_tsv(path, config.data.longest)
         sides = {source: tokenizer.encode(pairs.first, source), target: tokenizer.encode(pairs.second, target)}
         for a, b in zip(sides[first], sides[second], strict=True):
