@@ -68,7 +68,9 @@ def test_every_objective_trains_and_leaves_a_model_folder(objective: str, tmp_pa
     assert len(valid) == 2 and valid[1] < valid[0] < 5.5
     assert bleu == 0 or set(records[-1]["bleu"]) == {"a-b", "b-a"}
     assert load_model(folder).kind == objective
-    assert {p.name for p in folder.iterdir()} == {"config.json", "model.safetensors", "tokenizer.json", "lengths.json"}
+    files = {"config.json", "model.safetensors", "tokenizer.json", "lengths.json", "training.json"}
+    assert {p.name for p in folder.iterdir()} == files
+    assert json.loads((folder / "training.json").read_text())["stage"]["steps"] == 40
     assert (tmp_path / "s" / "curves.png").stat().st_size > 1000
     counts = json.loads((folder / "lengths.json").read_text())
     assert counts["a-b"] == counts["b-a"] and counts["a-b"]["3"] == {"3": counts["a-b"]["3"]["3"]}
@@ -225,6 +227,7 @@ def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path
     student = stage("student", target=str(tmp_path / "distilled"), steps=2)
     (folder,) = train(config(student), tmp_path / "student")
     assert load_model(folder).kind == "masked-translation"
+    assert json.loads((folder / "training.json").read_text())["distilled"]
     with pytest.raises(DataError, match="let `anyorder distill` write it"):
         train(config(replace(student, target=str(tmp_path / "nowhere"))), tmp_path / "late")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,7 +14,6 @@ from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
 from anyorder.core.noise import DESCEND, combine, mix
-from anyorder.core.order import split_noise
 from anyorder.core.state import State, View
 
 NO = -torch.inf
@@ -76,7 +75,7 @@ def beam(
     beams = state.take(family)
     nothing = beams.tokens[:, :0]
     begun = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
-    beams = replace(beams, score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
+    beams = beams.but(score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
     context = context.take(family)
     with torch.inference_mode():
         for t in range(int(last.max())):
@@ -116,7 +115,7 @@ def _advance(
     active = region.any(-1)
     judged = _view(reader, context, s, region, decoder, K2) if c.reads else View(s.tokens, s.logp)
     x = c.logits(s, judged, region)
-    if split_noise(c.order)[0] is None:  # nothing but noise: a position is drawn, not searched for
+    if c.calm is None:  # nothing but noise: a position is drawn, not searched for
         x = c.order(s, judged).masked_fill(~region, NO)
     k1 = min(K1, x.shape[1])
     value, u = (part[:, :k1] for part in x.sort(dim=-1, descending=True, stable=True))  # (M, K′); ties: the left one
@@ -149,8 +148,7 @@ def _advance(
     z = torch.zeros_like(new.open).scatter(1, where, was_active)
     latest = (torch.where(was_active, where, -1), written, gain)
     grown = {key: torch.cat([new.memory[key], value], 1) for key, value in zip(_PATH, latest, strict=True)}
-    new = replace(
-        new,
+    new = new.but(
         tokens=torch.where(z, written, new.tokens),
         logp=torch.where(z, gain.nan_to_num(0.0, 0.0, 0.0), new.logp),
         score=best.flatten(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,10 @@ class Region:
     remember: Callable[[State, Tensor], dict[str, Tensor]] = field(
         default=lambda state, z: {}, compare=False, repr=False
     )
+
+    def size(self, state: State) -> Tensor:
+        """(N,) the number of positions in the extent."""
+        return state.length if self.extent is _open else self.extent(state).sum(-1)
 
 
 def _open(state: State) -> Tensor:
@@ -122,20 +127,24 @@ class Coordinates:
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
 
-    @property
+    @cached_property
     def tau(self) -> float:
         """The temperature in force."""
         return self.temperature or abs(split_noise(self.order)[1])
 
-    @property
+    @cached_property
+    def calm(self) -> Order | None:
+        """The order without its noise; None where nothing is left."""
+        return split_noise(self.order)[0]
+
+    @cached_property
     def reads(self) -> frozenset[str]:
         return self.order.reads | self.count.reads
 
     def logits(self, state: State, view: View, region: Tensor) -> Tensor:
         """φ/τ (or φ, where the best are taken), −inf outside the region: (N, L)."""
-        order = split_noise(self.order)[0]
-        x = torch.zeros_like(state.logp) if order is None else order(state, view).to(state.logp.dtype)
-        return (x / self.tau if self.tau else x).masked_fill(~region, -torch.inf)
+        x = torch.zeros_like(state.logp) if self.calm is None else self.calm(state, view).to(state.logp.dtype)
+        return torch.where(region, x / self.tau if self.tau else x, -torch.inf)
 
     def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
         """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""
@@ -152,7 +161,7 @@ class Coordinates:
         if self.tau:
             key = x.double() + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
         rank = key.argsort(dim=-1, descending=True, stable=True)
-        z = self.count(state, view, Ranked(region, rank, self.among.extent(state).sum(-1)))
+        z = self.count(state, view, Ranked(region, rank, self.among.size(state)))
         if self.count.chance is not None:
             return Choice(z, _bernoulli(self.count.chance(state), z, region).to(state.score.dtype))
         return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))

@@ -69,7 +69,11 @@ def _at_least_one(name: str, value: int) -> None:
 def fixed(k: int) -> Count:
     """o_t = k."""
     _at_least_one("fixed", k)
-    return number(f"fixed({k})", lambda state, size: torch.full_like(size, k))
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank[:, :k], True)
+
+    return Count(f"fixed({k})", take, minimum=0)
 
 
 def constant(steps: int) -> Count:

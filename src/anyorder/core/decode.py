@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -85,7 +85,13 @@ class Result:
 
 
 def step(
-    reader: Reader, context: Any, state: State, decoder: Decoder, last: Tensor | bool = False, top: int = 0
+    reader: Reader,
+    context: Any,
+    state: State,
+    decoder: Decoder,
+    rows: Tensor,  # (N,) what Step.rows will say
+    last: Tensor | bool = False,
+    top: int = 0,
 ) -> Step:
     """Y^t → Y^{t+1}. `last` (N,) marks rows in their final step, where every mask that is left is written.
 
@@ -110,15 +116,14 @@ def step(
     else:
         seen = c.among.blank or not decoder.hides  # masked positions were seen as they are
         view = judged if seen else _hidden_too(reader, context, state, z, judged, c, top)
-    new = edit(replace(state, view=judged), z, view, look)
+    new = edit(state.but(view=judged), z, view, look)
     memory = new.memory | c.remember(state, blank if judged is None else judged, z)
     gained = torch.where(z, view.logp, 0.0).sum(-1)
-    new = replace(new, score=state.score + logz + gained, step=state.step + 1, memory=memory)
+    known = new.view
     if ahead:  # asked about the symbols now in place
-        new = replace(
-            new, view=view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
-        )
-    return Step(torch.arange(len(z), device=z.device), state, z, logz, view, decoder.length.finish(new), judged)
+        known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
+    new = new.but(score=state.score + logz + gained, step=state.step + 1, memory=memory, view=known)
+    return Step(rows, state, z, logz, view, decoder.length.finish(new), judged)
 
 
 def _either(z: Tensor, more: Tensor | None) -> Tensor:
@@ -148,7 +153,7 @@ def _active(decoder: Decoder, state: State, budget: int | Tensor | None) -> Tens
     """(N,) rows that another step may change."""
     region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
     if budget is None:
-        return (region & pending).any(-1)
+        return (pending if region is pending else region & pending).any(-1)
     able = (region | pending).any(-1) if isinstance(decoder.edit, Replace) else torch.ones_like(state.row).bool()
     return able & (budget > state.step)
 
@@ -173,8 +178,8 @@ def unroll(
             return
         last = False if budget is None or decoder.symbols.may_mask else budget == state.step + 1
         with torch.inference_mode():
-            taken = step(reader, context, state, decoder, last, alternatives)
-        yield taken._replace(rows=rows)
+            taken = step(reader, context, state, decoder, rows, last, alternatives)
+        yield taken
         state = taken.state
 
 

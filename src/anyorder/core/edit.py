@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -29,16 +29,14 @@ class Edit(Protocol):
 
 def write(state: State, z: Tensor, view: View) -> State:
     """y_i^{t+1} = (1 − z_i)·y_i^t + z_i·ỹ_i."""
-    return replace(
-        state, tokens=torch.where(z, view.token, state.tokens), logp=torch.where(z, view.logp, state.logp), view=None
+    return state.but(
+        tokens=torch.where(z, view.token, state.tokens), logp=torch.where(z, view.logp, state.logp), view=None
     )
 
 
 def erase(state: State, where: Tensor) -> State:
     """Back to <mask> at `where` (N, L)."""
-    return replace(
-        state, tokens=state.tokens.masked_fill(where, state.mask_id), logp=state.logp.masked_fill(where, 0.0)
-    )
+    return state.but(tokens=state.tokens.masked_fill(where, state.mask_id), logp=state.logp.masked_fill(where, 0.0))
 
 
 class Replacing:
@@ -91,8 +89,7 @@ class Insert:
             out[n, there[n, i] - 1] = new[n, i] if isinstance(new, Tensor) else torch.tensor(new, dtype=values.dtype)
             return out
 
-        moved = replace(
-            state,
+        moved = state.but(
             tokens=move(state.tokens, state.pad_id, view.token),
             open=move(state.open & ~stop, False, True),
             logp=move(state.logp, 0.0, view.logp),

@@ -76,5 +76,5 @@ def chains(
 
 
 def _states(model: Model, context: Any, state: State, decoder: Decoder, cost: Cost) -> Iterator[State]:
-    for taken in unroll(model, context, replace(state, step=0), decoder, cost=cost):
+    for taken in unroll(model, context, state.but(step=0), decoder, cost=cost):
         yield taken.state

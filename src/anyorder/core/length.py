@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -122,4 +122,4 @@ class UntilEos:
         """Everything right of a written <eos> is closed padding."""
         ended = state.open & (state.tokens == self.eos_id)
         after = (ended.long().cumsum(-1) - ended.long()) > 0
-        return replace(state, tokens=state.tokens.masked_fill(after, state.pad_id), open=state.open & ~after, view=None)
+        return state.but(tokens=state.tokens.masked_fill(after, state.pad_id), open=state.open & ~after, view=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -109,8 +109,7 @@ class Metropolis(Replacing):
         keep = accept[:, None]
         memory = dict(state.memory)
         memory["accepted"] = memory.get("accepted", torch.zeros_like(state.score)) + accept.to(state.score.dtype)
-        return replace(
-            new,
+        return new.but(
             tokens=torch.where(keep, new.tokens, state.tokens),
             logp=torch.where(keep, new.logp, state.logp),
             memory=memory,

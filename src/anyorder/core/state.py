@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,10 +75,23 @@ class State:
         """(N,) number of open positions: the L that counts and schedules speak of."""
         return self.open.sum(-1)
 
+    def but(self, **changes: Any) -> State:
+        """A copy with other fields, as dataclasses.replace makes it, at a tenth of its time.
+
+        What is known of the open positions stays known if they are the same.
+        """
+        fields = self.__dict__ | changes
+        fields.pop("masked", None)
+        if "open" in changes:
+            fields.pop("place", None)
+            fields.pop("length", None)
+        new = object.__new__(State)
+        new.__dict__.update(fields)
+        return new
+
     def take(self, rows: Tensor) -> State:
         """Hypotheses `rows` (M,), repeats allowed."""
-        return replace(
-            self,
+        return self.but(
             tokens=self.tokens[rows],
             open=self.open[rows],
             logp=self.logp[rows],
@@ -98,7 +111,7 @@ class State:
         cut = {k: v[:, :width] if k.startswith("position:") else v for k, v in self.memory.items()}
         view = None if self.view is None else self.view.trim(width)
         tokens, open_, logp = self.tokens[:, :width], self.open[:, :width], self.logp[:, :width]
-        return replace(self, tokens=tokens, open=open_, logp=logp, memory=cut, view=view)
+        return self.but(tokens=tokens, open=open_, logp=logp, memory=cut, view=view)
 
 
 def begin(

@@ -56,6 +56,7 @@ class Scope:
     learned: frozenset[str] = frozenset()  # directions that have a policy
     tuned: dict[str, str] = field(default_factory=dict)  # direction → order found by `anyorder tune`
     autoregressive: bool = True  # is there a baseline?
+    distilled: bool = False  # was the model trained on the baseline's translations?
     criterion: Criterion = "written"  # how one of the length candidates is chosen
     limit: int = 100  # sentences of the paper's tables
     headline: int = 1000  # sentences of the headline table

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from anyorder.catalog import locate
 from anyorder.experiments import energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.claims import findings
@@ -19,6 +20,7 @@ from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Te
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.tables import Table, title
+from anyorder.models.folder import TRAINED
 from anyorder.view import page as viewer_page
 
 SAMPLES = 4  # generations shown in the viewer, each by every order
@@ -45,12 +47,20 @@ def reproduce(
     """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
     identity = identify(model)
     policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
-    scope = replace(scope, learned=policies & set(scope.directions), autoregressive="ar" in identity)
+    scope = replace(
+        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity, distilled=_distilled(model)
+    )
     setting = Setting(model, data, cache or out / "cells", identity)
     results = Results(setting.store, data)
     left = run_all(grid.schedule(scope, results), setting, jobs, minutes)
     write_report(results, scope, out, model, left)
     return Written(out, left)
+
+
+def _distilled(model: str) -> bool:
+    folder = locate(model)
+    story = None if folder is None else folder / TRAINED
+    return story is not None and story.exists() and bool(json.loads(story.read_text(encoding="utf-8"))["distilled"])
 
 
 def write_report(results: Results, scope: Scope, out: Path, model: str, left: int = 0) -> None:

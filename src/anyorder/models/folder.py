@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+TRAINED = "training.json"  # how a model of ours was trained, where that is known
 
 
 def classes() -> dict[str, Any]:

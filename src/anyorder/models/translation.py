@@ -64,6 +64,8 @@ def check_length(width: int, positions: int, what: str) -> None:
 def columns_of(n: Tensor, i: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Entries (n, i), sorted by row → their columns as (N, C), short rows filled up with column 0, and which of the
     C each entry is (M,)."""
+    if rows == 1:
+        return i[None], torch.arange(len(i), device=i.device)
     counts = torch.bincount(n, minlength=rows)  # (N,)
     starts = counts.cumsum(0) - counts
     slot = torch.arange(len(n), device=n.device) - starts[n]

@@ -13,7 +13,7 @@ import torch
 
 from anyorder.candidates import length_models
 from anyorder.core import Length
-from anyorder.models.folder import classes, load_model, save_model
+from anyorder.models.folder import TRAINED, classes, load_model, save_model
 from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Symbols
 from anyorder.training.batches import Ragged
@@ -25,7 +25,7 @@ from anyorder.training.prepare import Prepared, prepare, read_distilled
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.translate import bleu, translate
 
-BELONGINGS = ("tokenizer.json", "lengths.json")  # of every model folder
+BELONGINGS = ("tokenizer.json", "lengths.json", TRAINED)  # of every model folder
 
 
 def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
@@ -74,11 +74,18 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     scorer = Scorer(config, stage, prepared, out) if stage.objective != "masked-lm" and stage.bleu_sentences else None
 
     def finish(best: Path) -> None:
-        for name in BELONGINGS:
+        for name in ("tokenizer.json", "lengths.json"):
             shutil.copyfile(out / name, best / name)
+        write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     Trainer(stage, objective, valid, folder, scorer, finish).run()
     return folder / BEST
+
+
+def trained(config: Config, stage: Stage) -> dict[str, Any]:
+    """How a model came to be, for its folder: without paths, which mean nothing elsewhere."""
+    settings = {k: v for k, v in asdict(stage).items() if k not in ("start", "target", "save_minutes")}
+    return {"run": config.name, "distilled": bool(stage.target), "stage": settings}
 
 
 def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
