@@ -181,9 +181,10 @@ class Reader:
         e = d.exp()
         total = e.sum(-1)
         log_total = total.log()
-        self._check(best + log_total, state, n, i)
+        allowed = best + log_total
+        self._check(allowed, state, n, i)
         if before:  # the whole distribution is what is allowed and what is banned, together
-            whole = torch.logaddexp(best + log_total, lost) if whole is None else whole
+            whole = torch.logaddexp(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
         if "entropy" in reads:
             out["entropy"] = log_total - torch.linalg.vecdot(e, d) / total

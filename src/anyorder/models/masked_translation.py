@@ -54,7 +54,7 @@ class MaskedTranslation(nn.Module):
 
     def hidden_at(self, context: JointContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
-        columns, slot = columns_of(n, i + context.tokens.shape[1] + 1, len(tokens))
+        columns, slot = columns_of(n, i + (context.tokens.shape[1] + 1), len(tokens))
         return self._states(context, tokens, columns)[n, slot]
 
     def _states(self, context: JointContext, tokens: Tensor, columns: Tensor | None = None) -> Tensor:
