@@ -56,8 +56,9 @@ def bench(
         pairs = read_parallel(data, reference)
         sources, references = pairs.first, pairs.second
     asked = Asked(sources, references, to, sentences, repeats, size != Size.paper, size != Size.shipped, compiled)
-    with Console(stderr=True).status("loading") as status:
-        text = report(o.open_translator(model), asked, status.update)
+    console = Console(stderr=True)
+    with console.status("loading") as status:
+        text = report(o.open_translator(model), asked, status.update if console.is_terminal else console.print)
     if output is not None:
         output.write_text(text, encoding="utf-8")
     typer.echo(text)
