@@ -46,9 +46,9 @@ def distill(
         if path.exists():
             continue
         texts = sides[s][:limit]
-        starts = range(0, len(texts), PART)
-        parts = [out / f"{source}-{target}.{start // PART:05d}.part" for start in starts]
-        jobs = [(texts[i : i + PART], part) for i, part in zip(starts, parts, strict=True) if not part.exists()]
+        chunks = [texts[i : i + PART] for i in range(0, len(texts), PART)]
+        parts = [out / f"{source}-{target}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
+        jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
         done = side_by_side(partial(work, source, target), jobs)
         for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
             pass
