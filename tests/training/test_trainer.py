@@ -228,6 +228,10 @@ def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path
     (folder,) = train(config(student), tmp_path / "student")
     assert load_model(folder).kind == "masked-translation"
     assert json.loads((folder / "training.json").read_text())["distilled"]
+    lengths = json.loads((folder / "lengths.json").read_text())  # of the teacher's translations, each in its direction
+    written = [sum(n for row in lengths[d].values() for n in row.values()) for d in ("a-b", "b-a")]
+    assert all(0 < n <= 20 for n in written)  # what is not too long to be trained on
+    assert lengths != json.loads((teacher / "lengths.json").read_text())
     with pytest.raises(DataError, match="let `anyorder distill` write it"):
         train(config(replace(student, target=str(tmp_path / "nowhere"))), tmp_path / "late")
 

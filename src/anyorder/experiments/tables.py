@@ -63,12 +63,12 @@ def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[s
 
 
 def headline(results: Results, scope: Scope, corpus: str) -> Table:
-    """Each row over as many sentences as it has, beside the baseline's beam over the same ones."""
+    """Each row over as many of the sentences asked for as it has, beside the baseline's beam over the same ones."""
     out = []
     for direction in scope.directions:
         reference = grid.baseline(scope, direction, 1 if scope.quick else 5, corpus)
         for name, row in grid.headline(scope, corpus, direction).items():
-            sentences = results.ready(row)
+            sentences = min(results.ready(row), scope.headline)
             m = results.measure(row, sentences)
             if m is None:
                 out.append([title(direction), name, *[MISSING] * 8])

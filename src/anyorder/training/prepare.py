@@ -158,13 +158,17 @@ def _tokenise_texts(
 
 
 def length_counts(pairs: Tokenised, languages: list[str]) -> dict[str, dict[str, dict[str, int]]]:
-    """p(L|X) as counts: {"de-en": {source length: {target length: how often}}} and the other direction."""
+    """p(L|X) as counts: {"de-en": {source length: {target length: how often}}} and the other direction.
+
+    Where one side of each pair was written by a model, its length counts in that direction only.
+    """
     assert pairs.second is not None
-    a, b = pairs.first.lengths.tolist(), pairs.second.lengths.tolist()
+    a, b = pairs.first.lengths, pairs.second.lengths
     out: dict[str, dict[str, dict[str, int]]] = {}
-    for name, source, target in ((languages, a, b), (languages[::-1], b, a)):
+    for name, source, target, side in ((languages, a, b, 1), (languages[::-1], b, a, 0)):
+        rows = slice(None) if pairs.target is None else pairs.target == side
         table: dict[str, dict[str, int]] = {}
-        for (s, t), n in sorted(Counter(zip(source, target, strict=True)).items()):
+        for (s, t), n in sorted(Counter(zip(source[rows].tolist(), target[rows].tolist(), strict=True)).items()):
             table.setdefault(str(s), {})[str(t)] = n
         out["-".join(name)] = table
     return out

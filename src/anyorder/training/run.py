@@ -21,7 +21,7 @@ from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
-from anyorder.training.prepare import Prepared, prepare, read_distilled
+from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.translate import bleu, translate
 
@@ -66,16 +66,22 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     model = build(config, stage, prepared, out)
     corruption = Corruption(stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert)
     train, valid = prepared.train, prepared.valid
-    if stage.target:
+    lengths = out / "lengths.json"
+    if stage.target:  # a model's own translations are shorter or longer than people's, and their lengths too are learnt
         train = read_distilled(Path(stage.target), prepared.tokenizer, config, config.model.positions - 2)
+        lengths = folder / "lengths.json"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
     if stage.objective == "masked-lm":
         train, valid = prepared.monolingual, _single(prepared.valid)
     objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
-    scorer = Scorer(config, stage, prepared, out) if stage.objective != "masked-lm" and stage.bleu_sentences else None
+    scorer = (
+        Scorer(config, stage, prepared, lengths) if stage.objective != "masked-lm" and stage.bleu_sentences else None
+    )
 
     def finish(best: Path) -> None:
-        for name in ("tokenizer.json", "lengths.json"):
-            shutil.copyfile(out / name, best / name)
+        shutil.copyfile(out / "tokenizer.json", best / "tokenizer.json")
+        shutil.copyfile(lengths, best / "lengths.json")
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     Trainer(stage, objective, valid, folder, scorer, finish).run()
@@ -144,9 +150,9 @@ def read_lengths(path: Path) -> dict[str, Length]:
 class Scorer:
     """Validation BLEU on the first sentences of the validation pairs, in both directions."""
 
-    def __init__(self, config: Config, stage: Stage, prepared: Prepared, out: Path) -> None:
+    def __init__(self, config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> None:
         self.languages, self.tokenizer = config.data.languages, prepared.tokenizer
-        self.lengths = None if stage.objective == "cmlm" else read_lengths(out / "lengths.json")
+        self.lengths = None if stage.objective == "cmlm" else read_lengths(lengths)
         n = stage.bleu_sentences
         self.references = [side[:n] for side in prepared.references]
         sides = [self.tokenizer.encode(t, k) for t, k in zip(self.references, self.languages, strict=True)]
