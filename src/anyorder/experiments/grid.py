@@ -200,8 +200,9 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     out += _jobs(results, deep, scope.headline)
     out += _jobs(results, [*costly, *_constant_rows(scope, scope.budgets[1:])], scope.limit)
     cheap, costly = _frontier_rows(scope, scope.directions[1:])
-    out += _jobs(results, [*cheap, *costly, *widest], scope.limit)
+    out += _jobs(results, [*cheap, *costly], scope.limit)
     out += _jobs(results, whole, scope.headline)
+    out += _jobs(results, widest, scope.limit)
     return list(dict.fromkeys(out))
 
 
