@@ -26,7 +26,7 @@ def distill(
     finished parts are kept.
     Texts in one language alone can be sources as well (--monolingual): where pairs are few they add much.
 
-    Example: anyorder distill configs/de-en-small.toml runs/de-en-small/ar distilled --beam 5
+    Example: anyorder distill configs/de-en-small.toml runs/de-en-small/ar-longer/best distilled --beam 5
     """
     from anyorder.training.config import load_config
     from anyorder.training.distill import distill as run

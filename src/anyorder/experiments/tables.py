@@ -213,21 +213,16 @@ def comparison(results: Results, scope: Scope) -> Table:
     out = [[name, *("–" if v is None else f"{v:.2f}" for v in values), "WMT'14"] for name, *values in COMPARISON]
     ours = {"AR, beam 4 (here)" if not scope.quick else "AR, greedy (here)": "ar"}
     for budget in scope.budgets:
-        more = "+Distill" if scope.distilled else ""
-        ours |= {f"Constant-time {budget} iterations ({_listed(more, 'here')})": f"{budget}/L→1"}
+        name, distilled = f"Constant-time {budget} iterations", "+Distill, " if scope.distilled else ""
+        ours |= {f"{name} ({distilled}here)": f"{budget}/L→1"}
         if scope.autoregressive:
-            name = f"Constant-time {budget} iterations ({_listed(f'{more} +AR Rescoring'.strip(), 'here')})"
-            ours |= {name: f"{budget}/L→1*"}
+            ours |= {f"{name} ({distilled}+AR Rescoring, here)": f"{budget}/L→1*"}
     for name, what in ours.items():
         cells = [_ours(results, scope, direction, what) for direction in ("en-de", "de-en")]
         out.append([name, *cells, scope.main])
     return Table(
         ["Model", "En→De", "De→En", "Data"], out, "Least2most, L→1. Rows of different data cannot be compared."
     )
-
-
-def _listed(*parts: str) -> str:
-    return ", ".join(part for part in parts if part)
 
 
 def _ours(results: Results, scope: Scope, direction: str, what: str) -> str:

@@ -75,9 +75,8 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     if stage.objective == "masked-lm":
         train, valid = prepared.monolingual, _single(prepared.valid)
     objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
-    scorer = (
-        Scorer(config, stage, prepared, lengths) if stage.objective != "masked-lm" and stage.bleu_sentences else None
-    )
+    scored = stage.objective != "masked-lm" and stage.bleu_sentences
+    scorer = Scorer(config, stage, prepared, lengths) if scored else None
 
     def finish(best: Path) -> None:
         shutil.copyfile(out / "tokenizer.json", best / "tokenizer.json")
