@@ -232,6 +232,9 @@ def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path
     written = [sum(n for row in lengths[d].values() for n in row.values()) for d in ("a-b", "b-a")]
     assert all(0 < n <= 20 for n in written)  # what is not too long to be trained on
     assert lengths != json.loads((teacher / "lengths.json").read_text())
+    turned = stage("turned", "autoregressive", back=str(tmp_path / "more"), steps=2)
+    (folder,) = train(replace(config(turned), data=data), tmp_path / "turned")
+    assert json.loads((folder / "training.json").read_text())["back_translated"]
     with pytest.raises(DataError, match="let `anyorder distill` write it"):
         train(config(replace(student, target=str(tmp_path / "nowhere"))), tmp_path / "late")
 

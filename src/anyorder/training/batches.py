@@ -28,8 +28,19 @@ class Ragged:
         length = torch.tensor(lengths, dtype=torch.int64)
         return cls(torch.frombuffer(flat, dtype=torch.int32), length.cumsum(0) - length, length)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Ragged]) -> Ragged:
+        """The rows of several, one after the other."""
+        ends = torch.tensor([0, *(len(p.flat) for p in parts)]).cumsum(0)
+        starts = torch.cat([p.starts + end for p, end in zip(parts, ends[:-1], strict=True)])
+        return cls(torch.cat([p.flat for p in parts]), starts, torch.cat([p.lengths for p in parts]))
+
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def some(self, rows: Tensor) -> Ragged:
+        """These rows (N',) only; what they hold is not copied."""
+        return Ragged(self.flat, self.starts[rows], self.lengths[rows])
 
     def row(self, i: int) -> list[int]:
         start = int(self.starts[i])

@@ -70,7 +70,8 @@ class Stage:
     objective: str  # masked-lm | masked-translation | autoregressive | cmlm
     steps: int  # updates
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
-    target: str = ""  # train data of another origin: a folder that `anyorder distill` wrote
+    target: str = ""  # a folder that `anyorder distill` wrote: its pairs instead of the data's
+    back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets
     tokens: int = 4096  # tokens a batch and process, padding included …
     sentences: int = 0  # … or at most so many sentences; 0: no such limit
     accumulate: int = 1  # batches added up for one update
@@ -189,6 +190,8 @@ def _check(config: Config) -> None:
                 raise ConfigError(f"{where}: {name} must be one of {', '.join(allowed)}, not {getattr(stage, name)!r}")
         if len(stage.betas) != 2:
             raise ConfigError(f"{where}: betas are two numbers")
+        if stage.target and stage.back:
+            raise ConfigError(f"{where}: give target or back, not both")
         if not 0 <= stage.mask_low <= stage.mask_high <= 1:
             raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
         for name in ("steps", "tokens", "accumulate", "validate"):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 
@@ -29,6 +30,21 @@ def orthogonalised(g: Tensor, iterations: int = 5) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
+
+
+def shared_out(g: Tensor) -> Tensor:
+    """`orthogonalised`, each process doing its share of the batch: all have the same gradients, so none need do all."""
+    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+        return orthogonalised(g)
+    world, rank = dist.get_world_size(), dist.get_rank()
+    share = -(-len(g) // world)
+    mine = torch.zeros(share, *g.shape[1:], dtype=g.dtype, device=g.device)
+    some = g[rank * share : (rank + 1) * share]
+    if len(some):
+        mine[: len(some)] = orthogonalised(some)
+    parts = [torch.empty_like(mine) for _ in range(world)]
+    dist.all_gather(parts, mine)
+    return torch.cat(parts)[: len(g)]
 
 
 class Muon(torch.optim.Optimizer):
@@ -56,7 +72,7 @@ class Muon(torch.optim.Optimizer):
                 parts = rows // columns if rows > columns and rows % columns == 0 and rows // columns in (2, 3) else 1
                 g = torch.stack([u for _, u in pairs]).view(-1, rows // parts, columns)  # fused q, k, v apart
                 wide = g.shape[1] <= g.shape[2]
-                x = orthogonalised(g if wide else g.mT)
+                x = shared_out(g if wide else g.mT)
                 x = (x if wide else x.mT).reshape(len(pairs), rows, columns)
                 scale = 0.2 * math.sqrt(max(rows // parts, columns))  # root mean square of 0.2, as Adam's
                 for (p, _), update in zip(pairs, x.unbind(0), strict=True):

@@ -103,6 +103,26 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
     return Tokenised(Ragged.of(rows[0]), Ragged.of(rows[1]), target=torch.tensor(written))
 
 
+def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
+    """Back-translation (Sennrich et al. 2016): people's pairs both ways, and a model's sources of further targets.
+
+    `written` is what `read_distilled` gives. Turned round, its pairs are learnt towards the side that people wrote;
+    those whose target stands in `pairs` are left out, for there people wrote the source too.
+    """
+    assert pairs.second is not None and written.second is not None and written.target is not None
+    known = [{tuple(side.row(i)) for i in range(len(side))} for side in (pairs.first, pairs.second)]
+    target = 1 - written.target
+    sides = (written.first, written.second)
+    new = [i for i, t in enumerate(target.tolist()) if tuple(sides[t].row(i)) not in known[t]]
+    if not new:
+        raise files.DataError("back-translations: every target has a source that people wrote; distil with monolingual")
+    more = torch.tensor(new)
+    both = torch.tensor([1, 0]).repeat_interleave(len(pairs))
+    first = Ragged.joined([pairs.first, pairs.first, written.first.some(more)])
+    second = Ragged.joined([pairs.second, pairs.second, written.second.some(more)])
+    return Tokenised(first, second, target=torch.cat([both, target[more]]))
+
+
 def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) -> Tokenizer:
     path = out / "tokenizer.json"
     if path.exists():

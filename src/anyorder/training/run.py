@@ -21,7 +21,7 @@ from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
-from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled
+from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled, with_back_translations
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.translate import bleu, translate
 
@@ -72,6 +72,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         lengths = folder / "lengths.json"
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
+    if stage.back:
+        written = read_distilled(Path(stage.back), prepared.tokenizer, config, config.model.positions - 2)
+        train = with_back_translations(prepared.train, written)
     if stage.objective == "masked-lm":
         train, valid = prepared.monolingual, _single(prepared.valid)
     objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
@@ -89,8 +92,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
 
 def trained(config: Config, stage: Stage) -> dict[str, Any]:
     """How a model came to be, for its folder: without paths, which mean nothing elsewhere."""
-    settings = {k: v for k, v in asdict(stage).items() if k not in ("start", "target", "save_minutes")}
-    return {"run": config.name, "distilled": bool(stage.target), "stage": settings}
+    settings = {k: v for k, v in asdict(stage).items() if k not in ("start", "target", "back", "save_minutes")}
+    origin = {"distilled": bool(stage.target), "back_translated": bool(stage.back)}
+    return {"run": config.name, **origin, "stage": settings}
 
 
 def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
