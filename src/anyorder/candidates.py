@@ -80,15 +80,18 @@ class Candidates:
     def _run(
         self, rows: Sequence[Row], direction: tuple[str, str], plan: Plan, progress: Progress
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each canvas, decoded in batches; `progress` hears of every finished sentence."""
+        """The hypotheses of each canvas, of every order of the plan, decoded in batches.
+
+        `progress` hears of every finished sentence.
+        """
         out: list[list[Hypothesis]] = [[] for _ in rows]
-        left = Counter(row.sentence for row in rows)
+        left = Counter(row.sentence for row in rows for _ in plan.each)
         sizes, steps = [len(r.ids) + r.length + 4 for r in rows], [r.length for r in rows]
-        parts = batches(sizes, copies=plan.beam, steps=steps)
-        each = side_by_side(lambda part: self._candidates([rows[i] for i in part], direction, plan), parts)
-        for part, hypotheses in zip(parts, each, strict=True):
+        parts = [(one, part) for part in batches(sizes, copies=plan.beam, steps=steps) for one in plan.each]
+        each = side_by_side(lambda job: self._candidates([rows[i] for i in job[1]], direction, job[0]), parts)
+        for (_, part), hypotheses in zip(parts, each, strict=True):
             for i, found in zip(part, hypotheses, strict=True):
-                out[i] = found
+                out[i] += found
                 left[rows[i].sentence] -= 1
                 if not left[rows[i].sentence]:
                     progress(1)

@@ -55,7 +55,8 @@ class PlanError(ValueError):
 class Plan:
     """Everything a user may choose about a generation. The defaults are easy-first, one symbol a step, T = L."""
 
-    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a policy's file, or one's own
+    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a recipe such as "mask-predict(10)",
+    # a policy's file, or one's own; "a | b" is several, whose candidates are compared with each other
     count: str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions a step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
@@ -82,6 +83,16 @@ class Plan:
     def name(self) -> str:
         return self.order if isinstance(self.order, str) else "custom"
 
+    @property
+    def each(self) -> tuple[Plan, ...]:
+        """A plan for each of several orders, "a | b"; mostly this one alone."""
+        if not isinstance(self.order, str) or "|" not in self.order:
+            return (self,)
+        names = [name.strip() for name in self.order.split("|")]
+        if not all(names):
+            raise PlanError(f"order {self.order!r}: a name is missing beside |")
+        return tuple(replace(self, order=name) for name in names)
+
     def decoder(self, ban: tuple[int, ...] = ()) -> Decoder:
         """The composition of this plan, never writing the symbols `ban`."""
         try:
@@ -91,13 +102,16 @@ class Plan:
             raise
         except ValueError as error:
             raise PlanError(str(error)) from error
-        if isinstance(self.order, Decoder):
-            symbols = self.order.symbols
+        given = self.temperature or self.top_k or self.top_p
+        if isinstance(self.order, Decoder) or (self._recipe() and not given):
+            symbols = composed.symbols
         return replace(composed, symbols=replace(symbols, ban=tuple({*symbols.ban, *ban})))
 
     def _compose(self) -> Decoder:
         if isinstance(self.order, Decoder):
             return self.order
+        if recipe := self._recipe():
+            return recipe
         order = self._order()
         twice = self.steps == "2L"
         if isinstance(self.steps, str) and self.steps not in ("L", "2L"):
@@ -115,10 +129,22 @@ class Plan:
         fixed_steps = steps if anew or among is revisit else None
         return Decoder(coordinates, steps=Times(2) if twice else fixed_steps)
 
+    def _recipe(self) -> Decoder | None:
+        """What "wino(0.6, 0.9)" names; None if the order is no family of recipes."""
+        match = _CALL.fullmatch(self.order) if isinstance(self.order, str) else None
+        if match is None or match[1] not in recipes.FAMILIES:
+            return None
+        if self.count or self.among or self.order_temperature or self.steps not in (None, "L"):
+            raise PlanError(f"{match[1]} has its own count, steps and region: put its numbers in the brackets instead")
+        name, arguments = _call(match[0], recipes.FAMILIES, "recipe")
+        return _made(recipes.FAMILIES[name], name, arguments)
+
     def _order(self) -> Order:
         if isinstance(self.order, Order):
             return self.order
         assert isinstance(self.order, str)
+        if "|" in self.order:
+            raise PlanError(f"{self.order!r} is several orders: what they write can be compared, but here is one text")
         if self.order in self.orders:
             return self.orders[self.order]
         if self.order.endswith(".safetensors"):

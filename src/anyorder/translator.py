@@ -80,16 +80,12 @@ class Translator(Candidates):
         """How the best translation of `text` came about, step by step, with alternatives."""
         plan = plan or Plan(**options)
         direction = self.direction(to, source)
-        rows, found, order = self._search_one(text, direction, plan)
-        if not rows:
-            raise TextError(f"nothing to translate in {text!r}")
-        row, k = order[0]
+        plan, row, best, k = self._best_of(text, direction, plan)
         names = dict(
             recipe=plan.name, direction="-".join(direction), source=text,
-            source_tokens=self.tokenizer.tokens(rows[row].ids), log_length=rows[row].log_length,
+            source_tokens=self.tokenizer.tokens(row.ids), log_length=row.log_length,
         )  # fmt: skip
-        context, state = self._begin([rows[row]], direction, plan)
-        best = found[row]
+        context, state = self._begin([row], direction, plan)
         if best.path is not None and best.symbol is not None and best.gain is not None:
             trace = record_path(
                 state, best.path[0, k], best.symbol[0, k], best.gain[0, k], float(best.score[0, k]), best.cost,
@@ -155,14 +151,17 @@ class Translator(Candidates):
             out[row.sentence].append(found)
         return out
 
-    def _search_one(
-        self, text: str, direction: tuple[str, str], plan: Plan
-    ) -> tuple[list[Row], list[Found], list[tuple[int, int]]]:
-        """Every canvas of one sentence, and its (canvas, hypothesis) pairs best first."""
+    def _best_of(self, text: str, direction: tuple[str, str], plan: Plan) -> tuple[Plan, Row, Found, int]:
+        """The order and the canvas that gave the best translation of a text, what was found there, and which of it."""
         rows, problems = self._rows([text], direction, plan)
         if problems:
             raise TextError(problems[0])
-        found = [self._search([row], direction, plan) for row in rows]
-        ranked = [self._ranked([row], f, direction, plan)[0] for row, f in zip(rows, found, strict=True)]
-        order = [(n, k) for n, hypotheses in enumerate(ranked) for k in range(len(hypotheses))]
-        return rows, found, sorted(order, key=lambda nk: -ranked[nk[0]][nk[1]].score)
+        ranked: list[tuple[float, Plan, Row, Found, int]] = []
+        for one in plan.each:
+            for row in rows:
+                found = self._search([row], direction, one)
+                hypotheses = self._ranked([row], found, direction, one)[0]
+                ranked += [(h.score, one, row, found, k) for k, h in enumerate(hypotheses)]
+        if not ranked:
+            raise TextError(f"nothing to translate in {text!r}")
+        return max(ranked, key=lambda candidate: candidate[0])[1:]

@@ -106,6 +106,15 @@ def test_a_beam_keeps_the_best_of_each_length(model: Path, data: Path) -> None:
     assert spent.canvases > 2 * greedy.canvases
 
 
+def test_several_orders_are_candidates_of_one_cell(model: Path, data: Path) -> None:
+    translator = load(model)
+    corpus = load_corpus(data, "val", "de-en").part(0, 2)
+    both, spent = decode(Cell("val", "de-en", "left2right | mask-predict(3)", lengths=2), translator, corpus)
+    alone = [decode(Cell("val", "de-en", o, lengths=2), translator, corpus) for o in ("left2right", "mask-predict(3)")]
+    assert both == [a + b for a, b in zip(alone[0][0], alone[1][0], strict=True)]
+    assert spent.canvases == alone[0][1].canvases + alone[1][1].canvases
+
+
 def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
     translator = load(model)
     corpus = load_corpus(data, "val", "de-en").part(0, 2)

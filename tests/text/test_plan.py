@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from anyorder import recipes
 from anyorder.core import Times, anneal, constant, everywhere, fixed, masked, negent, revisit, threshold
 from anyorder.core import logp as phi_logp
 from anyorder.plan import Plan, PlanError
@@ -44,12 +45,32 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"steps": "3L"}, "'L' or '2L'"),
         ({"temperature": -1.0}, "temperature must be"),
         ({"among": "blocks(2)"}, "did you mean 'block'"),
+        ({"order": "easy-first | left2right"}, "several orders"),
+        ({"order": "mask-predict"}, "takes other arguments"),
+        ({"order": "mask-predict(10)", "steps": 4}, "in the brackets"),
     ],
     ids=str,
 )
 def test_mistakes_are_answered_kindly(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         Plan(**options).decoder()
+
+
+def test_a_recipe_by_its_name_is_that_recipe() -> None:
+    for text, recipe in {"mask-predict(4)": recipes.mask_predict(4), "remdm(5, 0.2)": recipes.remdm(5, 0.2)}.items():
+        decoder = Plan(text).decoder()
+        assert (decoder.coordinates, decoder.steps) == (recipe.coordinates, recipe.steps)
+    assert Plan("gibbs(3)").decoder().symbols.temperature == recipes.gibbs(3).symbols.temperature == 1.0
+    assert Plan("gibbs(3)", temperature=0.5).decoder().symbols.temperature == 0.5
+
+
+def test_several_orders_are_a_plan_each() -> None:
+    plan = Plan("easy-first | negent + 0.9*logp|mask-predict(3)", lengths=2)
+    assert [one.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]
+    assert {one.lengths for one in plan.each} == {2}
+    assert Plan().each == (Plan(),)
+    with pytest.raises(PlanError, match="a name is missing"):
+        Plan("easy-first |").each  # noqa: B018
 
 
 @pytest.mark.parametrize("options", [{"beam": 0}, {"lengths": 0}, {"rescore": "bleu"}], ids=str)

@@ -26,6 +26,7 @@ PLANS: list[dict[str, Any]] = [
     {"temperature": 1.0, "top_p": 0.9, "order": "uniform", "seed": 1},
     {"rescore": "pll"},
     {"rescore": "ar", "beam": 2},
+    {"rescore": "pll", "order": "left2right | mask-predict(3) | negent", "nbest": 3},
 ]
 
 
@@ -73,7 +74,25 @@ def test_rescoring_is_the_scorers_own_mean_log_p(translator: anyorder.Translator
         assert hypothesis.score == pytest.approx(float(value) / tokens.shape[1], abs=1e-4)
 
 
-@pytest.mark.parametrize("options", [{}, {"beam": 3}, {"order": "least2most", "steps": 3, "count": "anneal"}], ids=str)
+def test_several_orders_give_one_list_of_candidates(translator: anyorder.Translator) -> None:
+    options: dict[str, Any] = {"rescore": "ar", "beam": 2, "nbest": 50}
+    alone = [translator.translate(SENTENCES[0], "en", order=o, **options) for o in ("left2right", "right2left")]
+    both = translator.translate(SENTENCES[0], "en", order="left2right | right2left", **options)
+    texts = {h.text: h.score for one in alone for h in one.hypotheses}
+    assert len(texts) > max(len(one.hypotheses) for one in alone)  # they do not find the same
+    assert {h.text: h.score for h in both.hypotheses} == pytest.approx(texts, abs=1e-4)
+    assert both.text == max(alone, key=lambda one: one.hypotheses[0].score).text
+
+
+TRACED: list[dict[str, Any]] = [
+    {},
+    {"beam": 3},
+    {"order": "least2most", "steps": 3, "count": "anneal"},
+    {"order": "left2right | right2left", "rescore": "ar"},
+]
+
+
+@pytest.mark.parametrize("options", TRACED, ids=str)
 def test_a_trace_ends_in_the_translation(translator: anyorder.Translator, options: dict[str, Any]) -> None:
     trace = translator.trace(SENTENCES[0], "en", **options)
     best = translator.translate(SENTENCES[0], "en", **options)

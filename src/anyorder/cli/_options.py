@@ -31,7 +31,8 @@ class Rescore(StrEnum):
 PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
 ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
-    "learned, or a sum of features such as 'negent + 0.9*logp'."
+    "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'. Several, with | "
+    "between them, give candidates that --rescore compares."
 )
 Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
 CountOption = Annotated[
@@ -97,11 +98,14 @@ def make_plan(steps: str | None = None, **options: Any) -> Plan:
     whole = int(steps) if steps is not None and steps.isdecimal() else steps
     given = {name: value for name, value in {**options, "steps": whole}.items() if value is not None}
     plan = Plan(**given)
-    if plan.order == "learned":  # known once the model is
-        return plan
-    count = plan.decoder().coordinates.count
-    if max(plan.beam, plan.positions) > 1 and count != fixed(1):
-        raise UsageError(f"a beam writes one position a step, not {count.name}: drop --steps and --count, or --beam 1")
+    for one in plan.each:
+        if one.order == "learned":  # known once the model is
+            continue
+        count = one.decoder().coordinates.count
+        if max(plan.beam, plan.positions) > 1 and count != fixed(1):
+            raise UsageError(
+                f"a beam writes one position a step, not {count.name}: drop --steps and --count, or --beam 1"
+            )
     return plan
 
 

@@ -62,6 +62,8 @@ def translate(
     Example: anyorder translate "Ein Hund läuft am Strand." --to en --show
 
     Example: anyorder translate --to en --order 'negent + 0.9*logp' --steps 10 < lines.de > lines.en
+
+    Example: anyorder translate --to en --order 'easy-first | left2right' --rescore ar < lines.de > lines.en
     """
     if resume and output is None:
         raise o.UsageError("--resume goes on with an output file: say which with --output FILE")
@@ -99,7 +101,7 @@ def _check_direction(translator: Translator, to: str, source: str | None, plan: 
         direction = "-".join(translator.direction(to, source))
     except TextError as error:
         raise o.UsageError(str(error)) from None
-    if plan.order == "learned" and direction not in translator.policies:
+    if any(one.order == "learned" for one in plan.each) and direction not in translator.policies:
         have = ", ".join(translator.policies) or "no direction"
         raise o.UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
     if plan.rescore == "ar" and translator.beside is None and not translator.causal:

@@ -10,14 +10,12 @@ import gzip
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyorder import recipes
 from anyorder.catalog import locate
 from anyorder.plan import Plan
 
@@ -63,19 +61,10 @@ class Cell:
 
     def plan(self) -> Plan:
         """How to decode it."""
-        order: Any = "easy-first" if self.causal else _recipe(self.order) or self.order
+        order = "easy-first" if self.causal else self.order
         steps = None if self.steps == "L" else self.steps
         options = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
         return Plan(order, self.count, steps, order_temperature=self.order_temperature, **options)  # type: ignore[arg-type]
-
-
-def _recipe(text: str) -> Any:
-    """'wino(0.6, 0.9)' → that decoder; None if the text names no family of decoders."""
-    match = re.fullmatch(r"([a-z0-9-]+)\(([^()]*)\)", text)
-    if match is None or match[1] not in recipes.FAMILIES:
-        return None
-    values = [float(a) for a in match[2].split(",") if a.strip()]
-    return recipes.FAMILIES[match[1]](*[int(v) if v == int(v) else v for v in values])
 
 
 @dataclass(frozen=True)
@@ -181,7 +170,7 @@ def _uses(task: Job | Watch) -> set[str]:
         return {"tokenizer", "ar"}
     else:
         order, direction, ar = task.cell.order, task.cell.direction, task.criterion == "ar"
-    learned = {f"policy-{direction}"} if order == "learned" else set()
+    learned = {f"policy-{direction}"} if "learned" in [one.strip() for one in order.split("|")] else set()
     return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
 
 
@@ -211,15 +200,18 @@ def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
 
 
 def decode(cell: Cell, translator: Translator, corpus: Corpus) -> tuple[list[list[Candidate]], Spent]:
-    """The candidates of each sentence: the best hypothesis of each length."""
+    """The candidates of each sentence: the best hypothesis of each length, order by order."""
     model = _beside(translator) if cell.causal else translator
     to, source = corpus.target_language, corpus.source_language
     lengths = None
     if cell.gold:
         lengths = [max(1, len(ids)) for ids in translator.tokenizer.encode(corpus.references, to)]
     before, start = model.cost, time.process_time()
-    found = model.candidates(corpus.sources, to, source=source, plan=cell.plan(), lengths=lengths)
-    return [[_best(k) for k in sentence] for sentence in found], _spent(before, model.cost, start)
+    found = [
+        model.candidates(corpus.sources, to, source=source, plan=plan, lengths=lengths) for plan in cell.plan().each
+    ]
+    candidates = [[_best(k) for one in sentence for k in one] for sentence in zip(*found, strict=True)]
+    return candidates, _spent(before, model.cost, start)
 
 
 def _best(hypotheses: list[Hypothesis]) -> Candidate:

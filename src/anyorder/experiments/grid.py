@@ -14,6 +14,7 @@ LINEAR = ("uniform", "left2right", "least2most", "easy-first", "learned", "tuned
 CONSTANT = ("uniform", "left2right", "least2most", "easy-first", "hard-first", "learned")
 ADAPTIVE = ("least2most", "easy-first", "learned")  # orders worth clustering
 WATCHED = ("uniform", "left2right", "least2most", "easy-first", "learned")
+POOLED = ("easy-first", "left2right", "right2left", "least2most", "learned", "mask-predict(10)")  # compared as one
 SETTINGS = (("1", "L"), ("1", "L*"), ("4", "L"), ("4", "L*"), ("1", "2L"), ("4", "2L"))  # b, T; * is AR rescoring
 BUDGETS = (10, 20)
 COUNTS = ("L→1", "L→1*", "⌈L/T⌉")
@@ -164,6 +165,9 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
         if not scope.quick:
             many = Cell(corpus, direction, "mask-predict(10)", lengths=10)
             rows["mask-predict, T = 10, 10 lengths, AR rescoring"] = Row(many, "ar")
+            pooled = [order for order in POOLED if scope.order(order, direction)]
+            several = Cell(corpus, direction, " | ".join(pooled), lengths=6)
+            rows["several orders, 6 lengths, AR rescoring"] = Row(several, "ar")
     return {name: row for name, row in rows.items() if row is not None}
 
 
@@ -255,5 +259,6 @@ def _deep(scope: Scope, corpus: str, direction: str) -> list[Row]:
         "learned, T = L",
         "least2most, T = 10",
         "mask-predict",
+        "several orders",
     )
     return [row for name, row in rows.items() if name.startswith(wanted)]

@@ -83,7 +83,10 @@ def headline(results: Results, scope: Scope, corpus: str) -> Table:
             out.append([title(direction), name, str(sentences), *cells, *tail])
     beam = "greedy" if scope.quick else "beam 5"
     header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
-    return Table(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
+    note = f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences."
+    if any(row[1].startswith("several orders") for row in out):
+        note += f" Several orders are {', '.join(grid.POOLED)}, all their candidates together."
+    return Table(header, out, note)
 
 
 # ---------------------------------------------------------------- as in the paper
