@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from anyorder.core import begin
@@ -16,3 +17,9 @@ def test_a_copy_forgets_what_no_longer_holds() -> None:
     closed = written.but(open=torch.tensor([[False, False, True, False]]))
     assert closed.length.tolist() == [1] and closed.place.tolist() == [[-1, -1, 0, 0]]
     assert closed.masked.tolist() == [[False, False, True, False]]
+
+
+def test_a_misspelt_field_is_refused() -> None:
+    state = begin(torch.tensor([[9, 5]]), mask_id=9, pad_id=0)
+    with pytest.raises(TypeError, match="a state has no token$"):
+        state.but(token=state.tokens)

@@ -80,6 +80,8 @@ class State:
 
         What is known of the open positions stays known if they are the same.
         """
+        if not changes.keys() <= State.__dataclass_fields__.keys():
+            raise TypeError(f"a state has no {', '.join(changes.keys() - State.__dataclass_fields__.keys())}")
         fields = self.__dict__ | changes
         fields.pop("masked", None)
         if "open" in changes:
