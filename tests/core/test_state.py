@@ -21,5 +21,5 @@ def test_a_copy_forgets_what_no_longer_holds() -> None:
 
 def test_a_misspelt_field_is_refused() -> None:
     state = begin(torch.tensor([[9, 5]]), mask_id=9, pad_id=0)
-    with pytest.raises(TypeError, match="a state has no token$"):
+    with pytest.raises(TypeError, match=r"a state has no token$"):
         state.but(token=state.tokens)
