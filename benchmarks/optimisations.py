@@ -1,14 +1,20 @@
-"""What each optimisation gives: `python -m benchmarks.optimisations` prints a table of ratios, both sides interleaved.
+"""What each optimisation gives, as ratios with both sides interleaved.
 
-Sizes: a model like the shipped one, and with --paper one of the paper's size. One sentence in two halves: half of the
-target is written, as in the middle of a generation.
+    python -m benchmarks.optimisations --paper -o docs/results/optimisations.md
+
+Sizes: a model like the shipped one, and with --paper one of the paper's size. Single passes are measured in the middle
+of a generation, where half of the target is written; whole generations are easy-first, T = L.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +24,7 @@ from anyorder.bench.ours import decode_batch
 from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
 from anyorder.machine import keep_freed_memory, side_by_side
+from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
@@ -26,6 +33,8 @@ from anyorder.models.translation import Symbols as Ids
 from anyorder.search import batches
 
 BAN = (0, 1, 2, 3)
+SHIPPED = Architecture(8000, 192, 4, 4, 512, positions=128)
+PAPER = Architecture(60_000, 1024, 6, 8, 4096)
 
 
 def ratio(before: Callable[[], object], after: Callable[[], object], repeats: int) -> float:
@@ -94,43 +103,89 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
     ]
 
 
-def measure_bulk(architecture: Architecture, sentences: int, repeats: int) -> list[tuple[str, float]]:
-    """(optimisation, ratio) of decoding many sentences, easy-first, T = L."""
-    torch.manual_seed(0)
-    model = MaskedTranslation(architecture, Ids(), ("de", "en")).eval().requires_grad_(False)
-    sizes = torch.randint(8, 22, (sentences, 2)).tolist()
-    jobs = [Job(torch.randint(5, architecture.vocabulary, (s,)).tolist(), length) for s, length in sizes]
-    size, steps = [len(j.source) + j.length + 4 for j in jobs], [j.length for j in jobs]
+class Bulk:
+    """Many sentences of made-up symbols, decoded in batches."""
 
-    def run(part: list[int]) -> list[list[int]]:
-        return decode_batch(model, [jobs[i] for i in part], (0, 1), BAN, recipes.easy_first)
+    def __init__(self, architecture: Architecture, sentences: int) -> None:
+        torch.manual_seed(0)
+        self.model: Any = MaskedTranslation(architecture, Ids(), ("de", "en")).eval().requires_grad_(False)
+        lengths = torch.randint(8, 22, (sentences, 2)).tolist()
+        self.jobs = [Job(torch.randint(5, architecture.vocabulary, (s,)).tolist(), length) for s, length in lengths]
+        self.sizes = [len(j.source) + j.length + 4 for j in self.jobs]
+        self.steps = [j.length for j in self.jobs]
 
-    def turn(parts: list[list[int]], together: bool = True) -> Callable[[], object]:
+    def turn(self, parts: list[list[int]], model: Any = None, together: bool = True) -> Callable[[], object]:
+        """All parts, side by side or one after the other."""
+        chosen = model or self.model
+
+        def run(part: list[int]) -> list[list[int]]:
+            return decode_batch(chosen, [self.jobs[i] for i in part], (0, 1), BAN, recipes.easy_first)
+
         return lambda: list(side_by_side(run, parts) if together else map(run, parts))
 
-    now = turn(batches(size, steps=steps))
-    return [
-        ("batches side by side, not one after the other", ratio(turn(batches(size, steps=steps), False), now, repeats)),
-        ("batches of rows that end together, not of rows of like size", ratio(turn(batches(size)), now, repeats)),
-        ("batches of 1,024 tokens, not of 8,192", ratio(turn(batches(size, 8192, steps=steps)), now, repeats)),
-    ]
+    def measure(self, repeats: int) -> list[tuple[str, float]]:
+        """(optimisation, ratio) of whole generations."""
+        parts = batches(self.sizes, steps=self.steps)
+        now = self.turn(parts)
+        others = {
+            "batches side by side, not one after the other": self.turn(parts, together=False),
+            "batches of rows that end together, not of rows of like size": self.turn(batches(self.sizes)),
+            "batches of 1,024 tokens, not of 8,192": self.turn(batches(self.sizes, 8192, steps=self.steps)),
+        }
+        out = [(what, ratio(before, now, repeats)) for what, before in others.items()]
+        compiled = self.turn(parts, to_compiled(self.model))
+        return [*out, ("torch.compile (an option)", ratio(now, compiled, repeats))]
+
+
+def seconds(keep: bool) -> float:
+    """The time of a bulk in a process of its own, which keeps freed memory or gives it back."""
+    here = [sys.executable, "-m", "benchmarks.optimisations", "--alone", "keep" if keep else "give-back"]
+    return float(subprocess.run(here, capture_output=True, text=True, check=True).stdout)
+
+
+def alone(keep: bool) -> float:
+    if keep:
+        keep_freed_memory()
+    bulk = Bulk(SHIPPED, 120)
+    turn = bulk.turn(batches(bulk.sizes, steps=bulk.steps))
+    turn()
+    start = time.perf_counter()
+    turn()
+    return time.perf_counter() - start
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--paper", action="store_true", help="also a model of 1024 units, 6 layers, 60k symbols")
+    parser.add_argument("-o", "--output", type=Path, help="write the page here too")
+    parser.add_argument("--alone", choices=["keep", "give-back"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    if arguments.alone:
+        print(alone(arguments.alone == "keep"))
+        return
     keep_freed_memory()
-    print("| optimisation | model | times faster |\n|---|---|---:|")
-    sizes = [("shipped", Architecture(8000, 192, 4, 4, 512, positions=128), 64, 15)]
+    page = ["# What each optimisation gives", ""]
+    page += [
+        f"Written by `python -m benchmarks.optimisations`: {arguments.threads} threads, torch {torch.__version__}."
+    ]
+    page += ["", "| optimisation | model | times faster |", "|---|---|---:|"]
+    print("\n".join(page), flush=True)
+
+    def add(what: str, model: str, times: float) -> None:
+        page.append(f"| {what} | {model} | {times:.2f} |")
+        print(page[-1], flush=True)
+
+    for what, times in measure(SHIPPED, 64, 15) + Bulk(SHIPPED, 120).measure(3):
+        add(what, "shipped", times)
+    turns = [(seconds(False), seconds(True)) for _ in range(3)]
+    add("freed memory kept, not given back", "shipped", min(a for a, _ in turns) / min(b for _, b in turns))
     if arguments.paper:
-        sizes.append(("paper's size", Architecture(60_000, 1024, 6, 8, 4096), 16, 5))
-    for name, architecture, rows, repeats in sizes:
-        more = measure_bulk(architecture, 120, 3) if name == "shipped" else []
-        for what, times in measure(architecture, rows, repeats) + more:
-            print(f"| {what} | {name} | {times:.2f} |", flush=True)
+        for what, times in measure(PAPER, 16, 5):
+            add(what, "paper's size", times)
+    if arguments.output:
+        arguments.output.write_text("\n".join(page) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
