@@ -8,22 +8,38 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+ENGINE = "onednn"  # the fastest on x86, above all at the vocabulary projection, with 8-bit products or without
 
 
 def quantise(linear: nn.Linear) -> nn.Module:
     """The same linear map in int8."""
     from torch.ao.quantization import per_channel_dynamic_qconfig, quantize_dynamic
 
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _engine():
         warnings.simplefilter("ignore")  # torch announces a successor that lives in another package
         make: Any = quantize_dynamic
         wrapped = make(nn.Sequential(linear), {nn.Linear: per_channel_dynamic_qconfig})
     inner: nn.Module = wrapped[0]
     return inner
+
+
+@contextmanager
+def _engine() -> Iterator[None]:
+    """Weights are packed for the engine that is set while they are."""
+    before = torch.backends.quantized.engine
+    if ENGINE in torch.backends.quantized.supported_engines:
+        torch.backends.quantized.engine = ENGINE
+    try:
+        yield
+    finally:
+        torch.backends.quantized.engine = before
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
