@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -132,7 +133,7 @@ class Plan:
     def _recipe(self) -> Decoder | None:
         """What "wino(0.6, 0.9)" names; None if the order is no family of recipes."""
         match = _CALL.fullmatch(self.order) if isinstance(self.order, str) else None
-        if match is None or match[1] not in recipes.FAMILIES:
+        if match is None or (match[1] not in recipes.FAMILIES and match[2] is None):
             return None
         if self.count or self.among or self.order_temperature or self.steps not in (None, "L"):
             raise PlanError(f"{match[1]} has its own count, steps and region: put its numbers in the brackets instead")
@@ -192,4 +193,5 @@ def _made(make: Callable[..., Made], name: str, arguments: list[float]) -> Made:
     try:
         return make(*values)
     except TypeError:
-        raise PlanError(f"{name} takes other arguments than ({', '.join(map(str, values))})") from None
+        wanted = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
+        raise PlanError(f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})") from None
