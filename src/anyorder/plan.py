@@ -194,4 +194,6 @@ def _made(make: Callable[..., Made], name: str, arguments: list[float]) -> Made:
         return make(*values)
     except TypeError:
         wanted = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
-        raise PlanError(f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})") from None
+        raise PlanError(
+            f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})"
+        ) from None
