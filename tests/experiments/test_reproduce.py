@@ -15,7 +15,7 @@ from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, S
 from anyorder.experiments.corpora import load_corpus
 from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
-from anyorder.experiments.reproduce import reproduce
+from anyorder.experiments.reproduce import _whole_sets, reproduce
 from anyorder.experiments.results import Results, Row
 from anyorder.plan import Plan
 from anyorder.text import load
@@ -215,3 +215,16 @@ def test_real_folders_if_there_are_any() -> None:
     if not (shared / "tatoeba").exists():
         pytest.skip(f"no data in {shared}: set ANYORDER_SHARED")
     assert len(load_corpus(shared, "tatoeba-test", "en-de")) == 1000
+
+
+def test_whole_sets_are_shown_where_the_first_table_has_less(model: Path, data: Path, tmp_path: Path) -> None:
+    results, translator = Results(Store(tmp_path, identify(str(model))), data), load(model)
+    scope = Scope(others=(), headline=2)
+    assert _whole_sets(results, scope) == []
+    for direction in scope.directions:
+        for row in grid.whole(scope, scope.main, direction).values():
+            for job in results.jobs(row, grid.EVERYTHING):
+                run(job, results.store, translator, results.corpus(row.cell))
+    _, shown = _whole_sets(results, scope)
+    assert [(r[0], r[2]) for r in shown.table.rows] == [("De→En", "4")] * 4 + [("En→De", "4")] * 4
+    assert _whole_sets(results, replace(scope, headline=4)) == []

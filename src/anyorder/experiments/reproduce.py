@@ -123,7 +123,15 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
         *(Shown(_evidence(f), f"{f.number}: {f.verdict}, {len(f.rows)} comparisons") for f in judged if f.rows),
         Heading("How good, and at what cost"),
         *(Shown(tables.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
+        *_whole_sets(results, scope),
     ]
+
+
+def _whole_sets(results: Results, scope: Scope) -> list[Block]:
+    """What has all sentences of a test set, where the table before it has fewer."""
+    every = [tables.whole(results, scope, corpus) for corpus in (scope.main, *scope.others)]
+    more = [table for table in every if any(int(row[2]) > scope.headline for row in table.rows)]
+    return [Heading("On whole test sets"), *map(Shown, more)] if more else []
 
 
 def _verdicts(judged: Sequence[Finding]) -> Table:

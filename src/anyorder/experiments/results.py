@@ -94,6 +94,10 @@ class Results:
             done = job.stop
         return done
 
+    def complete(self, row: Row) -> bool:
+        """Is the whole corpus done?"""
+        return self.ready(row) == len(self.corpus(row.cell))
+
     def common(self, rows: Iterable[Row]) -> int:
         """How many of the first sentences are done in all of these rows that have any."""
         return min((n for n in map(self.ready, rows) if n), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from anyorder.experiments import grid
@@ -64,11 +64,30 @@ def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[s
 
 def headline(results: Results, scope: Scope, corpus: str) -> Table:
     """Each row over as many of the sentences asked for as it has, beside the baseline's beam over the same ones."""
+    rows = {direction: grid.headline(scope, corpus, direction) for direction in scope.directions}
+    table = _beside_baseline(results, scope, corpus, rows, scope.headline)
+    if any("several orders" in row[1] for row in table.rows):
+        pooled = f" Several orders are {', '.join(grid.POOLED)}, all their candidates together."
+        return replace(table, caption=table.caption + pooled)
+    return table
+
+
+def whole(results: Results, scope: Scope, corpus: str) -> Table:
+    """The rows that have all sentences of a test set."""
+    rows = {d: grid.whole(scope, corpus, d) for d in scope.directions}
+    done = {d: {n: r for n, r in some.items() if results.complete(r)} for d, some in rows.items()}
+    return _beside_baseline(results, scope, corpus, done, grid.EVERYTHING)
+
+
+def _beside_baseline(
+    results: Results, scope: Scope, corpus: str, rows: Mapping[str, Mapping[str, Row]], most: int
+) -> Table:
+    """Rows by direction and name over at most so many sentences, each compared with the baseline's beam."""
     out = []
-    for direction in scope.directions:
+    for direction, some in rows.items():
         reference = grid.baseline(scope, direction, 1 if scope.quick else 5, corpus)
-        for name, row in grid.headline(scope, corpus, direction).items():
-            sentences = min(results.ready(row), scope.headline)
+        for name, row in some.items():
+            sentences = min(results.ready(row), most)
             m = results.measure(row, sentences)
             if m is None:
                 out.append([title(direction), name, *[MISSING] * 8])
@@ -83,10 +102,7 @@ def headline(results: Results, scope: Scope, corpus: str) -> Table:
             out.append([title(direction), name, str(sentences), *cells, *tail])
     beam = "greedy" if scope.quick else "beam 5"
     header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
-    note = f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences."
-    if any(row[1].startswith("several orders") for row in out):
-        note += f" Several orders are {', '.join(grid.POOLED)}, all their candidates together."
-    return Table(header, out, note)
+    return Table(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
 
 
 # ---------------------------------------------------------------- as in the paper
