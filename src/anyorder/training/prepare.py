@@ -115,7 +115,7 @@ def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
     sides = (written.first, written.second)
     new = [i for i, t in enumerate(target.tolist()) if tuple(sides[t].row(i)) not in known[t]]
     if not new:
-        raise files.DataError("back-translations: every target has a source that people wrote; distil with monolingual")
+        raise files.DataError("nothing to translate back but the pairs' own targets: `anyorder distill --monolingual`")
     more = torch.tensor(new)
     both = torch.tensor([1, 0]).repeat_interleave(len(pairs))
     first = Ragged.joined([pairs.first, pairs.first, written.first.some(more)])
