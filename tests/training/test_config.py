@@ -44,6 +44,8 @@ def test_the_papers_settings() -> None:
         ("steps = 400", "steps = 0", r"stages\[0\] \(masked\): steps must be at least 1"),
         ('optimizer = "muon"', 'optimizer = "sgd"', "optimizer must be one of adam, muon, not 'sgd'"),
         ('objective = "masked-translation"', 'objective = "bert"', "objective must be one of"),
+        ('optimizer = "muon"', 'target = "x"\nback = "y"', "target or back, not both"),
+        ('objective = "masked-translation"', 'objective = "masked-lm"\nback = "y"', "single sentences"),
         ("dim = 64", "", "model: 'dim' is missing"),
         ('languages = ["a", "b"]', 'languages = ["a"]', "two languages"),
         ("{ copy = 200, seed = 2 }", "{ seed = 2 }", "give one of files, tsv, hub and copy"),

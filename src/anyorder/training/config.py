@@ -192,6 +192,8 @@ def _check(config: Config) -> None:
             raise ConfigError(f"{where}: betas are two numbers")
         if stage.target and stage.back:
             raise ConfigError(f"{where}: give target or back, not both")
+        if (stage.target or stage.back) and stage.objective == "masked-lm":
+            raise ConfigError(f"{where}: masked-lm learns from single sentences; target and back are pairs")
         if not 0 <= stage.mask_low <= stage.mask_high <= 1:
             raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
         for name in ("steps", "tokens", "accumulate", "validate"):
