@@ -54,7 +54,8 @@ def _parameter(parameter: Any) -> str:
         told = "required"
     elif not told and default is not None and default is not False and default != "":
         told = f"`{getattr(default, 'value', default)}`"
-    return f"| `{names}` | {text} | {told} |".replace("  ", " ").replace("||", "\\|\\|")
+    safe = text.replace("|", "\\|")  # a bar would end the cell
+    return f"| `{names}` | {safe} | {told} |".replace("  ", " ")
 
 
 def filled(page: str) -> str:

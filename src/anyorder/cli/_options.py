@@ -31,10 +31,11 @@ class Rescore(StrEnum):
 PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
 ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
-    "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'. Several, with | "
-    "between them, give candidates that --rescore compares."
+    "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'."
 )
+ORDERS_HELP = f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares."
 Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
+Orders = Annotated[str, typer.Option("--order", "-O", help=ORDERS_HELP, rich_help_panel=PLAN)]
 CountOption = Annotated[
     str | None,
     typer.Option(

@@ -21,7 +21,7 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option(help="Its translations, line by line.")] = None,
     model: o.TranslationModel = "de-en",
     limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
-    order: o.Order = "easy-first",
+    order: o.Orders = "easy-first",
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,

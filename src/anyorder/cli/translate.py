@@ -26,7 +26,7 @@ def translate(
     to: Annotated[str, typer.Option("--to", "-t", help="Language to translate into.")] = ...,  # type: ignore[assignment]
     source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
     model: o.TranslationModel = "de-en",
-    order: o.Order = "easy-first",
+    order: o.Orders = "easy-first",
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
