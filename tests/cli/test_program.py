@@ -48,7 +48,10 @@ def test_translating_imports_only_what_it_needs(model_folder: Path) -> None:
 
 
 def test_start_up_is_mostly_torch(model_folder: Path) -> None:
-    """CPU time of a whole translation against that of `import torch`, in turns, the least of three."""
+    """CPU time of a whole translation against that of `import torch`, side by side: the best of five turns.
+
+    A turn's two sides share what else the machine does at that moment; other turns' do not.
+    """
 
     def seconds(*command: str) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -60,8 +63,10 @@ def test_start_up_is_mostly_torch(model_folder: Path) -> None:
         return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
     translate = ("-m", "anyorder", "translate", "Ein Hund.", "--to", "en", "-m", str(model_folder))
-    times = [(seconds(*translate), seconds("-c", "import torch")) for _ in range(3)]
-    assert min(t for t, _ in times) <= 1.5 * min(t for _, t in times)
+    ratios: list[float] = []
+    while len(ratios) < 5 and min(ratios, default=2.0) > 1.5:
+        ratios.append(seconds(*translate) / seconds("-c", "import torch"))
+    assert min(ratios) <= 1.5, ratios
 
 
 def test_version_and_unknown_commands(run: Run) -> None:

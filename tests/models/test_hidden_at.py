@@ -26,3 +26,6 @@ def test_hidden_at_is_hidden(kind: type, norm: str) -> None:
     with torch.inference_mode():
         context = model.encode(Source(source, 0, 1))
         torch.testing.assert_close(model.hidden_at(context, tokens, n, i), model.hidden(context, tokens)[n, i])
+        if kind is MaskedTranslation:  # whose `hidden` leaves out the source in the last layer
+            whole = model.states(context, tokens)[:, 9:16]
+            torch.testing.assert_close(model.hidden(context, tokens), whole)

@@ -124,6 +124,18 @@ def test_masked_translation_masks_one_side_only() -> None:
     assert seen == {0, 1} and int(batch["count"]) == int(batch["chosen"].sum()) == len(batch["targets"])
 
 
+def test_the_last_layer_at_the_chosen_columns_is_the_whole_model_there() -> None:
+    pairs, joint = corpus(), model(JointModel)
+    objective = MaskedTranslation(joint, pairs, 0.1, Corruption())
+    b = objective.batch(pairs, torch.arange(8), gen(2))
+    states = joint.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
+    whole = objective.loss(states[b["chosen"]], b["targets"])
+    gradients = [torch.autograd.grad(loss, list(joint.parameters())) for loss in (objective(**b), whole)]
+    torch.testing.assert_close(objective(**b), whole)
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
 def test_distilled_pairs_are_predicted_on_their_written_side_only() -> None:
     base = corpus()
     target = torch.arange(30) % 2

@@ -35,6 +35,13 @@ def _blank(model: Any, jobs: Sequence[Job]) -> Tensor:
     return torch.tensor(rows)
 
 
+def _hidden(model: Any, context: Any, tokens: Tensor) -> Tensor:
+    """The target's part of a full pass over `source ⊕ target`: (N, L, D)."""
+    start = context.tokens.shape[1] + 1
+    states: Tensor = model.states(context, tokens)[:, start : start + tokens.shape[1]]
+    return states
+
+
 def _features(model: Any, logits: Tensor, tokens: Tensor, ban: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
     """Full logits (…, V) → allowed log p (…, V), entropy (…), log p of the symbols in place (…)."""
     current = logits.log_softmax(-1).gather(-1, tokens[..., None])[..., 0]
@@ -53,12 +60,12 @@ def paper_easy_first(
     for job in jobs:
         context, tokens = _context(model, [job], direction), _blank(model, [job])
         for _ in range(job.length):
-            _, entropy, current = _features(model, model.logits(model.hidden(context, tokens)[0]), tokens[0], ban)
+            _, entropy, current = _features(model, model.logits(_hidden(model, context, tokens)[0]), tokens[0], ban)
             want = -entropy - current.clamp_min(LEAST)
             i = int(want.masked_fill(tokens[0] != model.mask_id, -torch.inf).argmax())
             hidden = tokens.clone()
             hidden[0, i] = model.mask_id
-            logp, _, _ = _features(model, model.logits(model.hidden(context, hidden)[0]), hidden[0], ban)
+            logp, _, _ = _features(model, model.logits(_hidden(model, context, hidden)[0]), hidden[0], ban)
             tokens[0, i] = logp[i].argmax()
         out.append(tokens[0].tolist())
     return out
@@ -78,7 +85,7 @@ def paper_annealed(
                 k = max(1, job.length * (steps - t) // steps)
                 chosen = unlikely.argsort(descending=True, stable=True)[:k]
                 tokens[0, chosen] = model.mask_id
-            logp, _, current = _features(model, model.logits(model.hidden(context, tokens)[0]), tokens[0], ban)
+            logp, _, current = _features(model, model.logits(_hidden(model, context, tokens)[0]), tokens[0], ban)
             best = logp.max(-1)
             tokens[0, chosen] = best.indices[chosen]
             unlikely = -current.index_copy(0, chosen, best.values[chosen]).clamp_min(LEAST)
@@ -98,10 +105,10 @@ def paper_beam(
         for _ in range(job.length):
             tokens = torch.tensor(beams)
             here = context.take(torch.arange(len(beams)))
-            _, entropy, current = _features(model, model.logits(model.hidden(here, tokens)), tokens, ban)
+            _, entropy, current = _features(model, model.logits(_hidden(model, here, tokens)), tokens, ban)
             want = (-entropy - current.clamp_min(LEAST)).masked_fill(tokens != model.mask_id, -torch.inf)
             where = want.argmax(-1)
-            logp, _, _ = _features(model, model.logits(model.hidden(here, tokens)), tokens, ban)
+            logp, _, _ = _features(model, model.logits(_hidden(model, here, tokens)), tokens, ban)
             found: dict[tuple[int, ...], float] = {}
             for b, beam in enumerate(beams):
                 best = logp[b, where[b]].topk(K)
@@ -124,7 +131,7 @@ def full_logits_easy_first(
     """A LLaDA-style loop: the whole batch, full logits at all positions, the position of each row chosen in Python."""
     context, tokens = _context(model, jobs, direction), _blank(model, jobs)
     for _ in range(max(job.length for job in jobs)):
-        logp, entropy, current = _features(model, model.logits(model.hidden(context, tokens)), tokens, ban)
+        logp, entropy, current = _features(model, model.logits(_hidden(model, context, tokens)), tokens, ban)
         want = -entropy - current.clamp_min(LEAST)
         for n in range(len(jobs)):
             masked = tokens[n] == model.mask_id
@@ -148,7 +155,7 @@ def full_logits_annealed(
                 k = max(1, job.length * (steps - t) // steps)
                 chosen[n] = unlikely[n][: job.length].argsort(descending=True, stable=True)[:k]
                 tokens[n, chosen[n]] = model.mask_id
-        logp, _, current = _features(model, model.logits(model.hidden(context, tokens)), tokens, ban)
+        logp, _, current = _features(model, model.logits(_hidden(model, context, tokens)), tokens, ban)
         best = logp.max(-1)
         unlikely = []
         for n in range(len(jobs)):

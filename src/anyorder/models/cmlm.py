@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Memory, Transformer, start_both
+from anyorder.models.transformer import Architecture, Columns, Memory, Transformer, start_both
 from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
 
 
@@ -65,7 +65,7 @@ class ConditionalMasked(nn.Module):
         columns, slot = columns_of(n, i + 1, len(tokens))
         return self._states(context, tokens, columns)[n, slot]
 
-    def _states(self, context: EncodedContext, tokens: Tensor, columns: Tensor | None = None) -> Tensor:
+    def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         places = torch.arange(target.shape[1], device=tokens.device)

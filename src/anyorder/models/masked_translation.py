@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.transformer import Architecture, Columns, Transformer
 from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
 
 
@@ -49,15 +49,16 @@ class MaskedTranslation(nn.Module):
         return JointContext(tokens, real, source_lang, language_rows(source.target_lang, n, device), source.close)
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
-        S = context.tokens.shape[1]
-        return self._states(context, tokens)[:, S + 1 : S + 1 + tokens.shape[1]]
+        start = context.tokens.shape[1] + 1  # nobody reads the source's states: the last layer computes only the others
+        return self.states(context, tokens, slice(start, start + tokens.shape[1]))
 
     def hidden_at(self, context: JointContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
         columns, slot = columns_of(n, i + (context.tokens.shape[1] + 1), len(tokens))
-        return self._states(context, tokens, columns)[n, slot]
+        return self.states(context, tokens, columns)[n, slot]
 
-    def _states(self, context: JointContext, tokens: Tensor, columns: Tensor | None = None) -> Tensor:
+    def states(self, context: JointContext, tokens: Tensor, columns: Columns = None) -> Tensor:
+        """States of the whole canvas, delimiters included, (N, S+2+L+2, D), or of some of its columns."""
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         S, T = context.tokens.shape[1], target.shape[1]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from anyorder.models.translation import Source
+from anyorder.models.translation import Source, columns_of
 from anyorder.training.batches import Ragged
 from anyorder.training.masking import Corruption, canvas
 
@@ -76,8 +76,10 @@ class MaskedLM(_Objective):
         return _masked_batch(c.tokens, tokens, chosen, c.positions, languages, c.visible)
 
     def forward(self, **b: Tensor) -> Tensor:
-        states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
-        return self.loss(states[b["chosen"]], b["targets"])
+        n, i = b["chosen"].nonzero(as_tuple=True)
+        columns, slot = columns_of(n, i, len(b["tokens"]))  # the last layer computes no others
+        states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"), columns=columns)
+        return self.loss(states[n, slot], b["targets"])
 
 
 class MaskedTranslation(MaskedLM):
