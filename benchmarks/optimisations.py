@@ -90,7 +90,11 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
         ),
         (
             "last layer only at masked positions (of a whole pass)",
-            ratio(lambda: model.hidden(context, tokens), lambda: model.hidden_at(context, tokens, n, i), repeats),
+            ratio(lambda: model.states(context, tokens), lambda: model.hidden_at(context, tokens, n, i), repeats),
+        ),
+        (
+            "last layer without the source (of a whole pass)",
+            ratio(lambda: model.states(context, tokens), lambda: model.hidden(context, tokens), repeats),
         ),
         (
             "int8 (a pass and its projection; not exact)",
@@ -167,9 +171,8 @@ def main() -> None:
         return
     keep_freed_memory()
     page = ["# What each optimisation gives", ""]
-    page += [
-        f"Written by `python -m benchmarks.optimisations`: {arguments.threads} threads, torch {torch.__version__}."
-    ]
+    command = f"python -m benchmarks.optimisations{' --paper' * arguments.paper}"
+    page += [f"Written by `{command}`: {arguments.threads} threads, torch {torch.__version__}."]
     page += ["", "| optimisation | model | times faster |", "|---|---|---:|"]
     print("\n".join(page), flush=True)
 
