@@ -22,12 +22,19 @@ from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.optimizer import optimizers
 
 
-def products(kind: str, a: Architecture, source: int, target: int, predicted: int) -> list[tuple[int, int, int]]:
-    """The (rows, in, out) of each forward matrix product of a batch; a backward pass does each twice more."""
+def products(
+    kind: str, a: Architecture, source: int, target: int, read: int, predicted: int
+) -> list[tuple[int, int, int]]:
+    """The (rows, in, out) of each forward matrix product of a batch; a backward pass does each twice more.
+
+    A masked model's last layer has keys and values everywhere, the rest of it at `read` columns only.
+    """
     layer = [(a.dim, 3 * a.dim), (a.dim, a.dim), (a.dim, a.ffn), (a.ffn, a.dim)]
     head = [(predicted, a.dim, a.vocabulary)]
     if kind == "masked-translation":
-        return [(source + target, i, o) for i, o in layer] * a.layers + head
+        last = [(a.dim, a.dim), (a.dim, a.dim), (a.dim, a.ffn), (a.ffn, a.dim)]
+        whole = [(source + target, i, o) for i, o in layer] * (a.layers - 1) + [(source + target, a.dim, 2 * a.dim)]
+        return whole + [(read, i, o) for i, o in last] + head
     cross = [(target, a.dim, a.dim), (source, a.dim, 2 * a.dim), (target, a.dim, a.dim)]
     return ([(n, i, o) for n in (source, target) for i, o in layer] + cross) * a.layers + head
 
@@ -83,7 +90,8 @@ def main() -> None:
                 optimizer.zero_grad()
             seconds = time.perf_counter() - tick
             closing = 2 if kind == "masked-translation" else 1
-            shapes = products(kind, a, n * (length + 2), n * (length + closing), predicted)
+            read = n * int(batch["chosen"].sum(1).max()) if "chosen" in batch else 0
+            shapes = products(kind, a, n * (length + 2), n * (length + closing), read, predicted)
             rate = sum(6 * r * i * o for r, i, o in shapes) / seconds
             machine = gemm_rate(set(shapes))
             if update >= 2:

@@ -16,7 +16,7 @@ from anyorder.experiments.evaluate import quality
 from anyorder.plan import Plan
 from anyorder.training.run import export
 
-STAGES = {"de-en": "masked-distilled", "de-en-ar": "ar-back"}
+STAGES = {"de-en": "masked-redistilled", "de-en-ar": "ar-back"}
 SETS = {"Multi30k val": "val", "Tatoeba val": "tatoeba-val"}
 SENTENCES = 300  # of each set
 TABLE = re.compile(r"(<!-- scores -->\n).*?(<!-- end -->)", re.DOTALL)
