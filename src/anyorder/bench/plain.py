@@ -37,7 +37,7 @@ def _blank(model: Any, jobs: Sequence[Job]) -> Tensor:
 
 def _hidden(model: Any, context: Any, tokens: Tensor) -> Tensor:
     """The target's part of a full pass over `source ⊕ target`: (N, L, D)."""
-    start = context.tokens.shape[1] + 1
+    start = context.embedded.shape[1] + 1
     states: Tensor = model.states(context, tokens)[:, start : start + tokens.shape[1]]
     return states
 

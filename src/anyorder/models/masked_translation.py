@@ -13,18 +13,15 @@ from anyorder.models.translation import Source, Symbols, check_length, columns_o
 
 @dataclass(frozen=True)
 class JointContext:
-    """The delimited source, one row a hypothesis."""
+    """The delimited source as the first layer is given it, which is the same at every step; one row a hypothesis."""
 
-    tokens: Tensor  # (N, S+2)
+    embedded: Tensor  # (N, S+2, D)
     real: Tensor  # (N, S+2) bool
-    source_lang: Tensor  # (N, 1)
     target_lang: Tensor  # (N, 1)
     close: bool
 
     def take(self, rows: Tensor) -> JointContext:
-        return JointContext(
-            self.tokens[rows], self.real[rows], self.source_lang[rows], self.target_lang[rows], self.close
-        )
+        return JointContext(self.embedded[rows], self.real[rows], self.target_lang[rows], self.close)
 
 
 class MaskedTranslation(nn.Module):
@@ -45,31 +42,28 @@ class MaskedTranslation(nn.Module):
         tokens, real = delimited(source.tokens, self.symbols)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         n, device = len(tokens), tokens.device
-        source_lang = language_rows(source.source_lang, n, device)
-        return JointContext(tokens, real, source_lang, language_rows(source.target_lang, n, device), source.close)
+        places = torch.arange(tokens.shape[1], device=device)
+        embedded = self.transformer.embed(tokens, places, language_rows(source.source_lang, n, device))
+        return JointContext(embedded, real, language_rows(source.target_lang, n, device), source.close)
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
-        start = context.tokens.shape[1] + 1  # nobody reads the source's states: the last layer computes only the others
+        start = context.embedded.shape[1] + 1  # nobody reads the source's states: the last layer computes the others
         return self.states(context, tokens, slice(start, start + tokens.shape[1]))
 
     def hidden_at(self, context: JointContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
-        columns, slot = columns_of(n, i + (context.tokens.shape[1] + 1), len(tokens))
+        columns, slot = columns_of(n, i + (context.embedded.shape[1] + 1), len(tokens))
         return self.states(context, tokens, columns)[n, slot]
 
     def states(self, context: JointContext, tokens: Tensor, columns: Columns = None) -> Tensor:
         """States of the whole canvas, delimiters included, (N, S+2+L+2, D), or of some of its columns."""
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
-        S, T = context.tokens.shape[1], target.shape[1]
-        places = torch.arange(max(S, T), device=tokens.device)
-        visible = torch.cat([context.real, real], 1)  # (N, S+T)
+        places = torch.arange(target.shape[1], device=tokens.device)
+        visible = torch.cat([context.real, real], 1)  # (N, S+2+L+2)
+        mask = None if bool(visible.all()) else visible[:, None, None]
         states: Tensor = self.transformer(
-            torch.cat([context.tokens, target], 1),
-            torch.cat([places[:S], places[:T]]),
-            torch.cat([context.source_lang.expand(-1, S), context.target_lang.expand(-1, T)], 1),
-            mask=None if bool(visible.all()) else visible[:, None, None],
-            columns=columns,
+            target, places, context.target_lang, mask, columns=columns, before=context.embedded
         )
         return states
 

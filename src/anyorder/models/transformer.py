@@ -204,6 +204,12 @@ class Transformer(nn.Module):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
+    def embed(self, tokens: Tensor, positions: Tensor, languages: Tensor) -> Tensor:
+        """What the first layer is given: (N, L, D)."""
+        x = self.embeddings(tokens) + self.position_embeddings(positions) + self.lang_embeddings(languages)
+        out: Tensor = self.dropout(self.layer_norm_emb(x))
+        return out
+
     def _add(
         self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor, Tensor], Tensor], columns: Columns = None
     ) -> Tensor:
@@ -229,13 +235,15 @@ class Transformer(nn.Module):
         memory: Memory | None = None,
         cache: Cache | None = None,
         columns: Columns = None,
+        before: Tensor | None = None,  # (N, S, D)
     ) -> Tensor:
         """Hidden states (N, L, D). With a cache, `tokens` are the columns from `cache.filled` on; it is extended.
 
         `columns` asks for the states of those columns only, (N, C, D): the last layer then computes no others.
+        `before` are embeddings of further columns, which stand before those of `tokens`.
         """
-        x = self.embeddings(tokens) + self.position_embeddings(positions) + self.lang_embeddings(languages)
-        x = self.dropout(self.layer_norm_emb(x))
+        x = self.embed(tokens, positions, languages)
+        x = x if before is None else torch.cat([before, x], 1)
         last = self.architecture.layers - 1
         for i, (attention, norm1, ffn, norm2) in enumerate(
             zip(self.attentions, self.layer_norm1, self.ffns, self.layer_norm2, strict=True)
