@@ -21,7 +21,6 @@ from anyorder.core import (
     Predicted,
     State,
     begin,
-    canvas,
     log_likelihood,
     pll,
 )
@@ -43,6 +42,7 @@ class Row:
     ids: list[int]
     length: int
     log_length: float
+    given: tuple[int, ...] = ()  # what stands on it, with masks where it is to be written; else it is all masks
 
 
 @dataclass
@@ -86,7 +86,8 @@ class Candidates:
         """
         out: list[list[Hypothesis]] = [[] for _ in rows]
         left = Counter(row.sentence for row in rows for _ in plan.each)
-        sizes, steps = [len(r.ids) + r.length + 4 for r in rows], [r.length for r in rows]
+        sizes = [len(r.ids) + r.length + 4 for r in rows]
+        steps = [r.given.count(self.model.mask_id) or r.length for r in rows]
         parts = [(one, part) for part in batches(sizes, copies=plan.beam, steps=steps) for one in plan.each]
         each = side_by_side(lambda job: self._candidates([rows[i] for i in job[1]], direction, job[0]), parts)
         for (_, part), hypotheses in zip(parts, each, strict=True):
@@ -149,10 +150,10 @@ class Candidates:
     def _begin(self, rows: Sequence[Row], direction: tuple[str, str], plan: Plan) -> tuple[Any, State]:
         with torch.inference_mode():
             context = self.model.encode(self._source(rows, direction))
-        blank = canvas(torch.tensor([r.length for r in rows]), self.model.mask_id, self.model.pad_id)
-        keys = seeds(plan.seed, [[*r.ids, r.length] for r in rows])
+        first = padded([r.given or [self.model.mask_id] * r.length for r in rows], self.model.pad_id)
+        keys = seeds(plan.seed, [[*r.ids, r.length, *r.given] for r in rows])
         log_length = torch.tensor([r.log_length for r in rows])
-        return context, begin(blank, self.model.mask_id, self.model.pad_id, score=log_length, seed=keys)
+        return context, begin(first, self.model.mask_id, self.model.pad_id, score=log_length, seed=keys)
 
     def _decoder(self, plan: Plan, direction: tuple[str, str]) -> Decoder:
         symbols = self.model.symbols
@@ -187,24 +188,30 @@ class Candidates:
             if found.score[n, k] > -torch.inf
         ]
         path = [float(found.score[n, k]) for n, k, _ in flat]
-        scorer = self
+        ends = int(self.causal)  # a causal model also writes </s>
         if plan.rescore == "path" or (self.causal and plan.rescore == "written"):
-            scores = path
+            scores = [p / max(1, len(ids) + ends) for p, (_, _, ids) in zip(path, flat, strict=True)]
         elif plan.rescore == "written":  # the path of symbols that still stand: what was taken back does not count
-            scores = [rows[n].log_length + float(found.logp[n, k].sum()) for n, k, _ in flat]
+            scores = [(rows[n].log_length + float(found.logp[n, k].sum())) / max(1, len(ids)) for n, k, ids in flat]
         else:
-            if plan.rescore == "ar" and self.beside is None:
-                raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
-            scorer = self.beside() if plan.rescore == "ar" and self.beside is not None else self
-            scores = scorer.score_ids([rows[n].ids for n, _, _ in flat], [ids for _, _, ids in flat], direction)
+            scores = self._whole([(rows[n].ids, ids) for n, _, ids in flat], direction, plan)
         texts = self.tokenizer.decode([ids for _, _, ids in flat], direction[1])
         out: list[list[Hypothesis]] = [[] for _ in rows]
         for (n, k, ids), text, score, path_score in zip(flat, texts, scores, path, strict=True):
             log_p = found.logp[n, k, : len(ids)].tolist()
-            normalised = score / max(1, len(ids) + scorer.causal)  # a causal model also writes </s>
             names = tuple(self.tokenizer.tokens(ids))
-            out[n].append(Hypothesis(text, tuple(ids), names, tuple(log_p), normalised, path_score, rows[n].log_length))
+            out[n].append(Hypothesis(text, tuple(ids), names, tuple(log_p), score, path_score, rows[n].log_length))
         return out
+
+    def _whole(
+        self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], direction: tuple[str, str], plan: Plan
+    ) -> list[float]:
+        """The score of whole targets that the plan asks for, divided by their lengths; pairs are (source, target)."""
+        if plan.rescore == "ar" and self.beside is None:
+            raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
+        scorer = self.beside() if plan.rescore == "ar" and self.beside is not None else self
+        scores = scorer.score_ids([source for source, _ in pairs], [target for _, target in pairs], direction)
+        return [score / max(1, len(t) + scorer.causal) for score, (_, t) in zip(scores, pairs, strict=True)]
 
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], direction: tuple[str, str]

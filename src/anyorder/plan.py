@@ -36,6 +36,7 @@ from anyorder.core import (
 
 Made = TypeVar("Made")
 Rescore = Literal["written", "path", "pll", "ar"]
+WHOLE = ("pll", "ar")  # scores of a text, however it was written
 COUNTS: dict[str, Callable[..., Count]] = {
     "fixed": fixed, "constant": constant, "even": even, "anneal": anneal, "threshold": threshold, "factor": factor,
     "entropy-bound": entropy_bound, "kl-stable": kl_stable, "whole": lambda: whole,
@@ -65,6 +66,7 @@ class Plan:
     positions: int = 1  # K′, positions a hypothesis
     lengths: int = 4  # target lengths tried
     rescore: Rescore = "written"  # what the best candidate is chosen by
+    polish: int = 0  # rounds in which parts of the best candidate are written anew, if `rescore` prefers the result
     nbest: int = 1
     temperature: float = 0.0  # of symbols; 0 is greedy
     order_temperature: float = 0.0  # of positions; 0 takes the best
@@ -79,6 +81,10 @@ class Plan:
                 raise PlanError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.rescore not in get_args(Rescore):
             raise PlanError(f"rescore is one of {', '.join(get_args(Rescore))}; got {self.rescore!r}")
+        if self.polish < 0:
+            raise PlanError(f"polish is a number of rounds, at least 0, got {self.polish}")
+        if self.polish and self.rescore not in WHOLE:
+            raise PlanError("polish compares whole candidates: choose them by rescore 'ar' or 'pll'")
 
     @property
     def name(self) -> str:

@@ -12,7 +12,8 @@ from anyorder.core import (
     Cost,
     unroll,
 )
-from anyorder.plan import Plan
+from anyorder.plan import Plan, PlanError
+from anyorder.polish import Limits, polished, rewriting
 from anyorder.recording import record, record_path
 from anyorder.results import Hypothesis, Moment, TextError, Translation
 from anyorder.search import Found, Progress, silent
@@ -118,13 +119,34 @@ class Translator(Candidates):
         out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
         progress(len(texts) - len({r.sentence for r in rows}))
         hypotheses: dict[int, list[Hypothesis]] = {}
-        for row, found in zip(rows, self._run(rows, direction, plan, progress), strict=True):
+        for row, found in zip(rows, self._run(rows, direction, plan, silent if plan.polish else progress), strict=True):
             hypotheses.setdefault(row.sentence, []).extend(found)
+        if plan.polish:
+            hypotheses = self._polished(rows, hypotheses, direction, plan, progress)
         for n, candidates in hypotheses.items():
             ranked = sorted(candidates, key=lambda h: -h.score)
             distinct = list({h.text: h for h in reversed(ranked)}.values())[::-1]
             out[n] = replace(out[n], hypotheses=tuple(sorted(distinct, key=lambda h: -h.score)[: plan.nbest]))
         return out
+
+    def _polished(
+        self,
+        rows: Sequence[Row],
+        hypotheses: dict[int, list[Hypothesis]],
+        direction: tuple[str, str],
+        plan: Plan,
+        progress: Progress,
+    ) -> dict[int, list[Hypothesis]]:
+        if self.causal:
+            raise PlanError(f"{self.name} writes from left to right only: it cannot write a part anew (polish)")
+        return polished(
+            hypotheses,
+            {row.sentence: row.ids for row in rows},
+            lambda new: self._run(new, direction, rewriting(plan), silent),
+            lambda pairs: self._whole(pairs, direction, plan),
+            Limits(plan.polish, self.model.mask_id, self.model.architecture.positions - 2),
+            progress,
+        )
 
     def candidates(
         self,
@@ -140,7 +162,7 @@ class Translator(Candidates):
         hypotheses. `lengths` gives every text one target length of its own instead.
         """
         direction = self.direction(to, source)
-        plan = plan or Plan()
+        plan = self._unpolished(plan or Plan())
         rows, problems = self._rows(texts, direction, plan if lengths is None else replace(plan, lengths=1))
         for n, problem in problems.items():
             raise TextError(f"text {n + 1}: {problem}")
@@ -153,7 +175,7 @@ class Translator(Candidates):
 
     def _best_of(self, text: str, direction: tuple[str, str], plan: Plan) -> tuple[Plan, Row, Found, int]:
         """The order and the canvas that gave the best translation of a text, what was found there, and which of it."""
-        rows, problems = self._rows([text], direction, plan)
+        rows, problems = self._rows([text], direction, self._unpolished(plan))
         if problems:
             raise TextError(problems[0])
         ranked: list[tuple[float, Plan, Row, Found, int]] = []
@@ -165,3 +187,8 @@ class Translator(Candidates):
         if not ranked:
             raise TextError(f"nothing to translate in {text!r}")
         return max(ranked, key=lambda candidate: candidate[0])[1:]
+
+    def _unpolished(self, plan: Plan) -> Plan:
+        if plan.polish:
+            raise PlanError("polish joins parts of many generations: there is no single one to show (leave polish out)")
+        return plan

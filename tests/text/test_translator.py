@@ -27,6 +27,7 @@ PLANS: list[dict[str, Any]] = [
     {"rescore": "pll"},
     {"rescore": "ar", "beam": 2},
     {"rescore": "pll", "order": "left2right | mask-predict(3) | negent", "nbest": 3},
+    {"rescore": "ar", "order": "mask-predict(3)", "polish": 3, "nbest": 3},
 ]
 
 

@@ -71,6 +71,14 @@ RescoreOption = Annotated[
         rich_help_panel=PLAN,
     ),
 ]
+Polish = Annotated[
+    int,
+    typer.Option(
+        help="Rounds of local search: parts of the best candidate are written anew, and kept if --rescore (ar or pll) "
+        "prefers the result.",
+        rich_help_panel=PLAN,
+    ),
+]
 TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
 Int8 = Annotated[
     bool, typer.Option("--int8", help="Round matrix products to 8 bits: faster, not exact.", rich_help_panel=SPEED)

@@ -29,6 +29,7 @@ def evaluate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    polish: o.Polish = 0,
     seed: o.Seed = 0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
@@ -52,7 +53,7 @@ def evaluate(
 
     plan = o.make_plan(
         steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, seed=seed,
+        rescore=rescore.value, polish=polish, seed=seed,
     )  # fmt: skip
     translator = o.open_translator(model, int8, compiled)
     origin, _ = translator.direction(to, None)

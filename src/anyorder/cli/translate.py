@@ -34,6 +34,7 @@ def translate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    polish: o.Polish = 0,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
     int8: o.Int8 = False,
@@ -64,6 +65,8 @@ def translate(
     Example: anyorder translate --to en --order 'negent + 0.9*logp' --steps 10 < lines.de > lines.en
 
     Example: anyorder translate --to en --order 'easy-first | left2right' --rescore ar < lines.de > lines.en
+
+    Example: anyorder translate --to en --order 'mask-predict(10)' --rescore ar --polish 2 < lines.de > lines.en
     """
     if resume and output is None:
         raise o.UsageError("--resume goes on with an output file: say which with --output FILE")
@@ -74,7 +77,7 @@ def translate(
     raw = open_lines(input_file) if input_file else None
     plan = o.make_plan(
         order=order, count=count, steps=steps, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, temperature=temperature, seed=seed, nbest=nbest,
+        rescore=rescore.value, polish=polish, temperature=temperature, seed=seed, nbest=nbest,
     )  # fmt: skip
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch

@@ -54,6 +54,7 @@ class Cell:
     order_temperature: float = 0.0
     seed: int = 0
     gold: bool = False  # the reference's length instead of p(L|X)
+    polish: int = 0  # rounds of local search by the autoregressive model's score
 
     @property
     def causal(self) -> bool:
@@ -63,8 +64,10 @@ class Cell:
         """How to decode it."""
         order = "easy-first" if self.causal else self.order
         steps = None if self.steps == "L" else self.steps
-        options = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
-        return Plan(order, self.count, steps, order_temperature=self.order_temperature, **options)  # type: ignore[arg-type]
+        options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
+        if self.polish:
+            options |= dict(polish=self.polish, rescore="ar")
+        return Plan(order, self.count, steps, order_temperature=self.order_temperature, **options)
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Store:
     def of(self, task: Job | Watch) -> Path:
         """The file of a task."""
         used = {name: self.identity[name] for name in sorted(_uses(task)) if name in self.identity}
-        text = json.dumps([type(task).__name__, used, asdict(task)], sort_keys=True)
+        text = json.dumps([type(task).__name__, used, _described(task)], sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json.gz"
 
     def read(self, path: Path) -> Any:
@@ -162,6 +165,14 @@ class Store:
         return Chunk(candidates, Spent(**content["spent"]), content["scores"])
 
 
+def _described(task: Job | Watch) -> dict[str, Any]:
+    """All fields; one that cells did not always have is left out where it is not used: their old chunks still hold."""
+    out = asdict(task)
+    if isinstance(task, Job) and not task.cell.polish:
+        del out["cell"]["polish"]
+    return out
+
+
 def _uses(task: Job | Watch) -> set[str]:
     """Which of the files that `identify` names a task's result depends on."""
     if not isinstance(task, Job):
@@ -169,7 +180,8 @@ def _uses(task: Job | Watch) -> set[str]:
     elif task.cell.causal:
         return {"tokenizer", "ar"}
     else:
-        order, direction, ar = task.cell.order, task.cell.direction, task.criterion == "ar"
+        order, direction = task.cell.order, task.cell.direction
+        ar = task.criterion == "ar" or task.cell.polish > 0
     learned = {f"policy-{direction}"} if "learned" in [one.strip() for one in order.split("|")] else set()
     return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
 
@@ -200,13 +212,19 @@ def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
 
 
 def decode(cell: Cell, translator: Translator, corpus: Corpus) -> tuple[list[list[Candidate]], Spent]:
-    """The candidates of each sentence: the best hypothesis of each length, order by order."""
+    """The candidates of each sentence: the best hypothesis of each length, order by order; polished, the one found."""
     model = _beside(translator) if cell.causal else translator
     to, source = corpus.target_language, corpus.source_language
     lengths = None
     if cell.gold:
         lengths = [max(1, len(ids)) for ids in translator.tokenizer.encode(corpus.references, to)]
     before, start = model.cost, time.process_time()
+    if cell.polish:
+        judge = _beside(translator)
+        judged = judge.cost
+        best = [t.hypotheses for t in model.translate(corpus.sources, to, source=source, plan=cell.plan())]
+        spent = _spent(before, model.cost, start) + replace(_spent(judged, judge.cost, start), seconds=0.0)
+        return [[_best(list(hypotheses))] for hypotheses in best], spent
     found = [
         model.candidates(corpus.sources, to, source=source, plan=plan, lengths=lengths) for plan in cell.plan().each
     ]

@@ -1,0 +1,91 @@
+"""Polish: local search around a candidate. One part of it after another is masked and written anew, a symbol longer or
+shorter too; what the score prefers takes its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from anyorder.candidates import Row
+from anyorder.plan import Plan
+from anyorder.results import Hypothesis
+from anyorder.search import Progress
+
+WIDTHS = (2, 3)  # symbols written anew at once, round by round in turn
+HYPOTHESES = 4  # ways to write each part
+
+Write = Callable[[Sequence[Row]], list[list[Hypothesis]]]  # canvases with masks → ways to write them
+Score = Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], list[float]]  # (source, target) pairs → scores
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far a search goes."""
+
+    rounds: int
+    mask_id: int
+    longest: int  # symbols of a canvas
+
+
+def rewriting(plan: Plan) -> Plan:
+    """How a part is written: the surest position first, with a beam."""
+    return Plan(beam=HYPOTHESES, seed=plan.seed)
+
+
+def polished(
+    found: Mapping[int, list[Hypothesis]],  # sentence → its hypotheses
+    sources: Mapping[int, list[int]],
+    write: Write,
+    score: Score,
+    limits: Limits,
+    progress: Progress,
+) -> dict[int, list[Hypothesis]]:
+    """The hypotheses of each sentence, and those that local search finds around its best.
+
+    A sentence is done when no width of window has improved it, or after the last round: `progress` hears of it.
+    """
+    out = {n: list(hypotheses) for n, hypotheses in found.items()}
+    idle = {n: 0 for n in out if out[n]}  # rounds since a sentence was last improved
+    progress(len(out) - len(idle))
+    for turn in range(limits.rounds):
+        best = {n: max(out[n], key=lambda h: h.score) for n in idle}
+        rows = [
+            Row(n, sources[n], len(canvas), h.log_length, canvas)
+            for n, h in best.items()
+            for canvas in reopened(h.ids, WIDTHS[turn % len(WIDTHS)], limits)
+        ]
+        known = {(n, h.ids) for n in idle for h in out[n]}
+        new: dict[tuple[int, tuple[int, ...]], Hypothesis] = {}  # each once
+        for row, ways in zip(rows, write(rows), strict=True):
+            for h in ways:
+                if (row.sentence, h.ids) not in known:
+                    new.setdefault((row.sentence, h.ids), joined(best[row.sentence], h, row, limits.mask_id))
+        scores = score([(sources[n], ids) for n, ids in new])
+        for ((n, _), h), value in zip(new.items(), scores, strict=True):
+            out[n].append(replace(h, score=value))
+        idle = {n: 0 if max(h.score for h in out[n]) > best[n].score else idle[n] + 1 for n in idle}
+        left = {n: rounds for n, rounds in idle.items() if rounds < len(WIDTHS)}
+        progress(len(idle) - len(left))
+        idle = left
+    progress(len(idle))
+    return out
+
+
+def reopened(ids: Sequence[int], width: int, limits: Limits) -> list[tuple[int, ...]]:
+    """Canvases like `ids` but for a window of `width` symbols, where there are as many masks, one fewer or one more."""
+    found: dict[tuple[int, ...], None] = {}  # in order, each once
+    for start in range(max(1, len(ids) - width + 1)):
+        stop = min(len(ids), start + width)
+        for masks in range(max(1, stop - start - 1), stop - start + 2):
+            canvas = (*ids[:start], *[limits.mask_id] * masks, *ids[stop:])
+            if len(canvas) <= limits.longest:
+                found[canvas] = None
+    return list(found)
+
+
+def joined(old: Hypothesis, new: Hypothesis, row: Row, mask_id: int) -> Hypothesis:
+    """`new`, written where row's canvas was masked, as what has become of `old`: the path goes on from there."""
+    start = row.given.index(mask_id)
+    stop = start + row.given.count(mask_id)
+    logp = (*old.logp[:start], *new.logp[start:stop], *old.logp[len(old.logp) - (row.length - stop) :])
+    return replace(new, logp=logp, path_score=old.path_score + new.path_score - row.log_length)

@@ -1,0 +1,108 @@
+"""Local search: it opens one window at a time, keeps what scores better, and never ends below where it began."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from cli_support import build_translator
+
+import anyorder
+from anyorder.candidates import Row
+from anyorder.plan import Plan, PlanError
+from anyorder.polish import Limits, joined, polished, reopened
+from anyorder.results import Hypothesis, TextError
+
+MASK = 0
+GOAL = (1, 2, 3, 4, 5, 6)
+LIMITS = Limits(rounds=8, mask_id=MASK, longest=8)
+
+
+def hypothesis(*ids: int, score: float = -9.0) -> Hypothesis:
+    return Hypothesis("", ids, (), tuple(float(i) for i in ids), score, -1.0, -0.5)
+
+
+def write(rows: Sequence[Row]) -> list[list[Hypothesis]]:
+    """Each masked position gets the goal's symbol: a model that is always right about the position it stands at."""
+    return [
+        [hypothesis(*(GOAL[i] if t == MASK and i < len(GOAL) else max(t, 1) for i, t in enumerate(row.given)))]
+        for row in rows
+    ]
+
+
+def score(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
+    """− the number of symbols that differ from the goal."""
+    return [-sum(a != b for a, b in zip(t, GOAL, strict=False)) - abs(len(t) - len(GOAL)) for _, t in pairs]
+
+
+def test_every_window_is_opened_with_one_mask_fewer_as_many_and_one_more() -> None:
+    assert set(reopened((7, 8, 9), 2, LIMITS)) == {
+        (0, 9), (0, 0, 9), (0, 0, 0, 9), (7, 0), (7, 0, 0), (7, 0, 0, 0),
+    }  # fmt: skip
+    assert reopened((7,), 2, LIMITS) == [(0,), (0, 0)]
+    assert all(len(c) <= 3 for c in reopened((7, 8, 9), 2, Limits(1, MASK, longest=3)))
+
+
+@pytest.mark.parametrize("start", [(9, 9, 9, 9, 9, 9), (1, 2, 3, 9, 9), (1, 2, 3, 4, 5, 6, 6), (1, 9)])
+def test_what_is_wrong_is_mended_window_by_window(start: tuple[int, ...]) -> None:
+    first = hypothesis(*start, score=score([((), start)])[0])
+    told: list[int] = []
+    out = polished({3: [first], 5: []}, {3: [1], 5: [2]}, write, score, LIMITS, told.append)
+    best = max(out[3], key=lambda h: h.score)
+    assert best.ids == GOAL and best.score == 0
+    assert out[3][0] == first and out[5] == [] and sum(told) == 2
+    assert len({h.ids for h in out[3]}) == len(out[3])  # nothing is scored twice
+
+
+def test_a_sentence_that_nothing_improves_is_left_in_peace() -> None:
+    rounds: list[int] = []
+
+    def counted(rows: Sequence[Row]) -> list[list[Hypothesis]]:
+        rounds.append(len(rows))
+        return write(rows)
+
+    polished({0: [hypothesis(*GOAL, score=0.0)]}, {0: [1]}, counted, score, LIMITS, lambda n: None)
+    assert len([n for n in rounds if n]) == 2  # once with each width
+
+
+def test_kept_symbols_keep_their_log_p_and_the_path_goes_on() -> None:
+    old = hypothesis(5, 6, 7, 8)
+    row = Row(0, [1], 5, -0.5, (5, MASK, MASK, MASK, 8))
+    new = Hypothesis("", (5, 1, 2, 3, 8), (), (0.0, -0.1, -0.2, -0.3, 0.0), -1.0, -0.5 - 0.6, -0.5)
+    both = joined(old, new, row, MASK)
+    assert both.logp == (5.0, -0.1, -0.2, -0.3, 8.0)
+    assert both.path_score == pytest.approx(old.path_score - 0.6)
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory: pytest.TempPathFactory) -> anyorder.Translator:
+    loaded = anyorder.load(build_translator(tmp_path_factory.mktemp("models") / "tiny"))
+    assert isinstance(loaded, anyorder.Translator)
+    return loaded
+
+
+def test_never_worse_by_the_score_that_was_asked_for(translator: anyorder.Translator) -> None:
+    texts = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen im Garten."]
+    for rescore in ("ar", "pll"):
+        plain = translator.translate(texts, "en", rescore=rescore)
+        done: list[int] = []
+        better = translator.translate(texts, "en", plan=Plan(rescore=rescore, polish=2), progress=done.append)
+        assert sum(done) == 3 and better[1].text == ""
+        gains = [b.score - a.score for a, b in zip(plain, better, strict=True)]
+        assert min(gains) >= 0 and max(gains) > 0
+        for found in better:
+            for h in found.hypotheses:
+                assert len(h.logp) == len(h.ids) == len(h.tokens)
+                assert translator.model.mask_id not in h.ids
+
+
+def test_what_cannot_be_polished_says_so(translator: anyorder.Translator) -> None:
+    with pytest.raises(PlanError, match="rescore 'ar' or 'pll'"):
+        Plan(polish=1)
+    with pytest.raises(PlanError, match="at least 0"):
+        Plan(polish=-1)
+    with pytest.raises(PlanError, match="no single one to show"):
+        translator.trace("Ein Hund.", "en", rescore="ar", polish=1)
+    assert translator.beside is not None
+    with pytest.raises((PlanError, TextError), match="left to right only"):
+        translator.beside().translate("Ein Hund.", "en", rescore="pll", polish=1)
