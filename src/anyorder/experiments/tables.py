@@ -68,7 +68,8 @@ def headline(results: Results, scope: Scope, corpus: str) -> Table:
     table = _beside_baseline(results, scope, corpus, rows, scope.headline)
     if any("several orders" in row[1] for row in table.rows):
         pooled = f" Several orders are {', '.join(grid.POOLED)}, all their candidates together."
-        return replace(table, caption=table.caption + pooled)
+        rounds = f" Polished: then {grid.POLISH} rounds of local search around the best of them."
+        return replace(table, caption=table.caption + pooled + rounds * ("polished" in str(table.rows)))
     return table
 
 
