@@ -1,5 +1,5 @@
 """Polish: local search around a candidate. One part of it after another is masked and written anew, a symbol longer or
-shorter too; what the score prefers takes its place."""
+shorter too; what the score prefers takes its place, several parts at once where each of them helps."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def polished(
     sources: Mapping[int, list[int]],
     write: Write,
     score: Score,
+    read: Callable[[Sequence[int]], str],  # symbols → text
     limits: Limits,
     progress: Progress,
 ) -> dict[int, list[Hypothesis]]:
@@ -60,15 +61,32 @@ def polished(
             for h in ways:
                 if (row.sentence, h.ids) not in known:
                     new.setdefault((row.sentence, h.ids), joined(best[row.sentence], h, row, limits.mask_id))
-        scores = score([(sources[n], ids) for n, ids in new])
-        for ((n, _), h), value in zip(new.items(), scores, strict=True):
-            out[n].append(replace(h, score=value))
+        _judge(new, out, sources, score)
+        together = {
+            (n, h.ids): replace(h, text=read(h.ids))
+            for n, parent in best.items()
+            for h in combined(parent, [h for h in out[n] if (n, h.ids) in new and h.score > parent.score])
+            if (n, h.ids) not in known and (n, h.ids) not in new
+        }
+        _judge(together, out, sources, score)
         idle = {n: 0 if max(h.score for h in out[n]) > best[n].score else idle[n] + 1 for n in idle}
         left = {n: rounds for n, rounds in idle.items() if rounds < len(WIDTHS)}
         progress(len(idle) - len(left))
         idle = left
     progress(len(idle))
     return out
+
+
+def _judge(
+    new: Mapping[tuple[int, tuple[int, ...]], Hypothesis],
+    out: Mapping[int, list[Hypothesis]],
+    sources: Mapping[int, list[int]],
+    score: Score,
+) -> None:
+    """`new` hypotheses, by sentence and symbols, join the others with their scores."""
+    scores = score([(sources[n], ids) for n, ids in new])
+    for ((n, _), h), value in zip(new.items(), scores, strict=True):
+        out[n].append(replace(h, score=value))
 
 
 def reopened(ids: Sequence[int], width: int, limits: Limits) -> list[tuple[int, ...]]:
@@ -89,3 +107,35 @@ def joined(old: Hypothesis, new: Hypothesis, row: Row, mask_id: int) -> Hypothes
     stop = start + row.given.count(mask_id)
     logp = (*old.logp[:start], *new.logp[start:stop], *old.logp[len(old.logp) - (row.length - stop) :])
     return replace(new, logp=logp, path_score=old.path_score + new.path_score - row.log_length)
+
+
+def difference(old: Sequence[int], new: Sequence[int]) -> tuple[int, int, int]:
+    """old[start:stop] became new[start:end]: (start, stop, end), of all such the shortest."""
+    start = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    most = min(len(old), len(new)) - start
+    same = next((i for i in range(most) if old[-1 - i] != new[-1 - i]), most)
+    return start, len(old) - same, len(new) - same
+
+
+def combined(parent: Hypothesis, better: Sequence[Hypothesis]) -> list[Hypothesis]:
+    """Changes of `parent` that help alone, made together: the best two that do not touch, the best three, …"""
+    chosen: list[tuple[int, int, int, Hypothesis]] = []
+    out: list[Hypothesis] = []
+    for h in sorted(better, key=lambda h: -h.score):
+        start, stop, end = difference(parent.ids, h.ids)
+        if all(stop < other[0] or other[1] < start for other in chosen):
+            chosen.append((start, stop, end, h))
+            if len(chosen) > 1:
+                out.append(_changed(parent, sorted(chosen, key=lambda c: -c[0])))
+    return out
+
+
+def _changed(parent: Hypothesis, changes: Sequence[tuple[int, int, int, Hypothesis]]) -> Hypothesis:
+    """`parent` with changes made from right to left; its text is not known yet."""
+    ids, tokens, logp, path = parent.ids, parent.tokens, parent.logp, parent.path_score
+    for start, stop, end, h in changes:
+        ids = ids[:start] + h.ids[start:end] + ids[stop:]
+        tokens = tokens[:start] + h.tokens[start:end] + tokens[stop:]
+        logp = logp[:start] + h.logp[start:end] + logp[stop:]
+        path += h.path_score - parent.path_score
+    return replace(parent, ids=ids, tokens=tokens, logp=logp, path_score=path)

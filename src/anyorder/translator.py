@@ -144,6 +144,7 @@ class Translator(Candidates):
             {row.sentence: row.ids for row in rows},
             lambda new: self._run(new, direction, rewriting(plan), silent),
             lambda pairs: self._whole(pairs, direction, plan),
+            lambda ids: str(self.tokenizer.decode([list(ids)], direction[1])[0]),
             Limits(plan.polish, self.model.mask_id, self.model.architecture.positions - 2),
             progress,
         )

@@ -10,7 +10,7 @@ from cli_support import build_translator
 import anyorder
 from anyorder.candidates import Row
 from anyorder.plan import Plan, PlanError
-from anyorder.polish import Limits, joined, polished, reopened
+from anyorder.polish import Limits, combined, difference, joined, polished, reopened
 from anyorder.results import Hypothesis, TextError
 
 MASK = 0
@@ -47,7 +47,7 @@ def test_every_window_is_opened_with_one_mask_fewer_as_many_and_one_more() -> No
 def test_what_is_wrong_is_mended_window_by_window(start: tuple[int, ...]) -> None:
     first = hypothesis(*start, score=score([((), start)])[0])
     told: list[int] = []
-    out = polished({3: [first], 5: []}, {3: [1], 5: [2]}, write, score, LIMITS, told.append)
+    out = polished({3: [first], 5: []}, {3: [1], 5: [2]}, write, score, str, LIMITS, told.append)
     best = max(out[3], key=lambda h: h.score)
     assert best.ids == GOAL and best.score == 0
     assert out[3][0] == first and out[5] == [] and sum(told) == 2
@@ -61,7 +61,7 @@ def test_a_sentence_that_nothing_improves_is_left_in_peace() -> None:
         rounds.append(len(rows))
         return write(rows)
 
-    polished({0: [hypothesis(*GOAL, score=0.0)]}, {0: [1]}, counted, score, LIMITS, lambda n: None)
+    polished({0: [hypothesis(*GOAL, score=0.0)]}, {0: [1]}, counted, score, str, LIMITS, lambda n: None)
     assert len([n for n in rounds if n]) == 2  # once with each width
 
 
@@ -72,6 +72,32 @@ def test_kept_symbols_keep_their_log_p_and_the_path_goes_on() -> None:
     both = joined(old, new, row, MASK)
     assert both.logp == (5.0, -0.1, -0.2, -0.3, 8.0)
     assert both.path_score == pytest.approx(old.path_score - 0.6)
+
+
+def test_changes_that_help_are_made_together() -> None:
+    """Two wrong parts, apart from each other: one round mends both."""
+    start = (9, 9, 3, 4, 9, 9)
+    first = hypothesis(*start, score=score([((), start)])[0])
+    out = polished({0: [first]}, {0: [1]}, write, score, str, Limits(1, MASK, 8), lambda n: None)
+    best = max(out[0], key=lambda h: h.score)
+    assert best.ids == GOAL and best.text == str(GOAL)
+
+
+def test_the_shortest_difference() -> None:
+    assert difference((1, 2, 3, 4), (1, 5, 3, 4)) == (1, 2, 2)
+    assert difference((1, 2, 3), (1, 2, 2, 3)) == (2, 2, 3)
+    assert difference((1, 2, 2, 3), (1, 2, 3)) == (2, 3, 2)
+    assert difference((1, 2), (1, 2)) == (2, 2, 2)
+
+
+def test_only_changes_that_do_not_touch_are_combined() -> None:
+    parent = Hypothesis("", (1, 2, 3, 4, 5), ("a", "b", "c", "d", "e"), (0.1, 0.2, 0.3, 0.4, 0.5), -9.0, -1.0, 0.0)
+    last = Hypothesis("", (1, 2, 3, 4, 8), ("a", "b", "c", "d", "x"), (0.1, 0.2, 0.3, 0.4, 0.6), -5.0, -1.5, 0.0)
+    longer = Hypothesis("", (7, 7, 2, 3, 4, 5), tuple("yybcde"), (0.7, 0.8, 0.2, 0.3, 0.4, 0.5), -6.0, -1.2, 0.0)
+    beside = Hypothesis("", (1, 2, 3, 6, 5), ("a", "b", "c", "z", "e"), (0.1, 0.2, 0.3, 0.9, 0.5), -7.0, -1.1, 0.0)
+    (both,) = combined(parent, [beside, longer, last])
+    assert both.ids == (7, 7, 2, 3, 4, 8) and both.tokens == tuple("yybcdx")
+    assert both.logp == (0.7, 0.8, 0.2, 0.3, 0.4, 0.6) and both.path_score == pytest.approx(-1.7)
 
 
 @pytest.fixture(scope="module")
