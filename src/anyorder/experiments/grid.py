@@ -15,7 +15,7 @@ CONSTANT = ("uniform", "left2right", "least2most", "easy-first", "hard-first", "
 ADAPTIVE = ("least2most", "easy-first", "learned")  # orders worth clustering
 WATCHED = ("uniform", "left2right", "least2most", "easy-first", "learned")
 POOLED = ("easy-first", "left2right", "right2left", "least2most", "learned", "mask-predict(10)")  # compared as one
-POLISH = 0  # rounds of local search around the best of them
+POLISH = 2  # rounds of local search around the best of them
 SETTINGS = (("1", "L"), ("1", "L*"), ("4", "L"), ("4", "L*"), ("1", "2L"), ("4", "2L"))  # b, T; * is AR rescoring
 BUDGETS = (10, 20)
 COUNTS = ("L→1", "L→1*", "⌈L/T⌉")
@@ -170,7 +170,7 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
             pooled = [order for order in POOLED if scope.order(order, direction)]
             several = Cell(corpus, direction, " | ".join(pooled), lengths=6)
             rows["several orders, 6 lengths, AR rescoring"] = Row(several, "ar")
-            if corpus == scope.main and POLISH:
+            if corpus == scope.main:
                 rows["several orders, 6 lengths, AR rescoring, polished"] = Row(replace(several, polish=POLISH), "ar")
     return {name: row for name, row in rows.items() if row is not None}
 
