@@ -12,7 +12,7 @@ from anyorder.results import Hypothesis
 from anyorder.search import Progress
 
 WIDTHS = (2, 3)  # symbols written anew at once, round by round in turn
-HYPOTHESES = 4  # ways to write each part
+REWRITING = Plan(beam=4)  # how a part is written: the surest position first, in four ways
 
 Write = Callable[[Sequence[Row]], list[list[Hypothesis]]]  # canvases with masks → ways to write them
 Score = Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], list[float]]  # (source, target) pairs → scores
@@ -25,11 +25,6 @@ class Limits:
     rounds: int
     mask_id: int
     longest: int  # symbols of a canvas
-
-
-def rewriting(plan: Plan) -> Plan:
-    """How a part is written: the surest position first, with a beam."""
-    return Plan(beam=HYPOTHESES, seed=plan.seed)
 
 
 def polished(

@@ -13,7 +13,7 @@ from anyorder.core import (
     unroll,
 )
 from anyorder.plan import Plan, PlanError
-from anyorder.polish import Limits, polished, rewriting
+from anyorder.polish import REWRITING, Limits, polished
 from anyorder.recording import record, record_path
 from anyorder.results import Hypothesis, Moment, TextError, Translation
 from anyorder.search import Found, Progress, silent
@@ -142,7 +142,7 @@ class Translator(Candidates):
         return polished(
             hypotheses,
             {row.sentence: row.ids for row in rows},
-            lambda new: self._run(new, direction, rewriting(plan), silent),
+            lambda new: self._run(new, direction, REWRITING, silent),
             lambda pairs: self._whole(pairs, direction, plan),
             lambda ids: str(self.tokenizer.decode([list(ids)], direction[1])[0]),
             Limits(plan.polish, self.model.mask_id, self.model.architecture.positions - 2),
