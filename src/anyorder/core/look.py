@@ -148,24 +148,24 @@ class Reader:
         if "hidden" in reads and not getattr(self.model, "has_hidden", True):
             raise ModelError(f"this order reads hidden states, and {type(self.model).__name__} has none to give")
         self.cost.head_rows += len(n)
-        if self.width == 0:
-            self.width = self.model.logits(hidden[:1]).shape[-1]
-        if top > self.width and self.at_most:
-            top = self.width
-        if top > self.width:
-            raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
-        size = max(CHUNK_ROWS, CHUNK_LOGITS // self.width)
-        for h, rows, columns in zip(_parts(hidden, size), _parts(n, size), _parts(i, size), strict=True):
-            yield self.statistics(self.model.logits(h), state, tokens, rows, columns, reads, top)
+        start = 0
+        while start < len(n):
+            size = max(CHUNK_ROWS, CHUNK_LOGITS // self.width) if self.width else CHUNK_ROWS
+            part = slice(start, start + size)
+            logits = self.model.logits(hidden[part])
+            self.width, start = logits.shape[-1], part.stop
+            if top > self.width and not self.at_most:
+                raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
+            yield self.statistics(logits, state, tokens, n[part], i[part], reads, min(top, self.width))
 
     def statistics(
         self, logits: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> dict[str, Tensor]:
-        """Statistics of logits (m, V), which are overwritten. With x* = max x and d = x − x*,
+        """Statistics of logits (m, V), which are overwritten. With x* = max x, d = x − x* and p = softmax(d),
 
-            log Σ exp x = x* + log Σ exp d,    H = log Σ exp d − (Σ d·exp d)/(Σ exp d),    log p(best) = −log Σ exp d,
+            log Σ exp d = −log p(best),    log Σ exp x = x* + log Σ exp d,    H = log Σ exp d − Σ p·d,
 
-        so that one exponential of each entry serves them all.
+        so that one exponential of each entry, within one softmax, serves them all.
         """
         x, symbols = logits.to(state.logp.dtype), self.symbols
         out: dict[str, Tensor] = {}
@@ -173,24 +173,23 @@ class Reader:
         in_place = x.gather(-1, tokens[n, i, None])[:, 0] if before else x[:, 0]
         if self.banned is None:
             self.banned = torch.tensor(symbols.banned(state, x.shape[-1]), dtype=torch.int64, device=x.device)
-        lost = x.index_select(-1, self.banned).logsumexp(-1) if before else in_place  # −inf where nothing is banned
+        lost = x.index_select(-1, self.banned) if before else x  # (m, banned)
         whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
         x = symbols.restrict(x, self.banned, state, n, i)
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
-        e = d.exp()
-        total = e.sum(-1)
-        log_total = total.log()
+        p = d.softmax(-1)
+        log_total = -p.gather(-1, token[:, None])[:, 0].log()
         allowed = best + log_total
         self._check(allowed, state, n, i)
-        if before:  # the whole distribution is what is allowed and what is banned, together
-            whole = torch.logaddexp(allowed, lost) if whole is None else whole
+        if before:
+            whole = _together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
-        if "entropy" in reads:
-            out["entropy"] = log_total - torch.linalg.vecdot(e, d) / total
         if "margin" in reads:
-            two = d.topk(min(2, d.shape[-1]), -1).values.exp() / total[:, None]
+            two = p.topk(min(2, p.shape[-1]), -1).values
             out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
+        if "entropy" in reads:
+            out["entropy"] = log_total - p.mul_(d).sum(-1)
         norm = log_total if symbols.renormalise or whole is None else whole - best
         if symbols.greedy and not top and "full" not in reads:
             out["token"], out["logp"] = token, -norm
@@ -226,12 +225,18 @@ def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
         return found.values, found.indices
     even = width // 64 * 64
     stretches = x[:, :even].view(rows, -1, 64).amax(-1)
-    if even < width:
-        stretches = torch.cat([stretches, x[:, even:].amax(-1, keepdim=True)], 1)
+    if even < width:  # the last stretch reaches back into the one before it
+        stretches = torch.cat([stretches, x[:, -64:].amax(-1, keepdim=True)], 1)
     best, where = stretches.max(-1)
-    within = torch.arange(64, device=x.device) + where[:, None] * 64
-    inside = x.gather(-1, within.clamp_max(width - 1)).masked_fill(within >= width, -torch.inf)
-    return best, where * 64 + inside.argmax(-1)
+    start = (where * 64).clamp_max_(width - 64)
+    inside = x.gather(-1, start[:, None] + torch.arange(64, device=x.device))
+    return best, start + inside.argmax(-1)
+
+
+def _together(lse: Tensor, more: Tensor) -> Tensor:
+    """log(exp lse + Σ exp more) of lse (m,) and more (m, K), as x* − log p(best): faster than logsumexp for few K."""
+    x = torch.cat([lse[:, None], more], 1)
+    return x.amax(-1) - x.softmax(-1).amax(-1).log()
 
 
 def _parts(entries: Tensor, size: int) -> tuple[Tensor, ...]:

@@ -62,9 +62,8 @@ class Autoregressive(nn.Module):
         tokens, real = delimited(source.tokens, self.symbols)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
-        columns = torch.arange(tokens.shape[1], device=tokens.device)
         languages = language_rows(source.source_lang, len(tokens), tokens.device)
-        states = self.encoder(tokens, columns, languages, mask)
+        states = self.encoder(tokens, None, languages, mask)
         target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
         return CausalContext(self.decoder.memory(states, mask), target_lang)
 
@@ -74,10 +73,7 @@ class Autoregressive(nn.Module):
 
     def states(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """Every state of a fully known target in one pass, no cache: (N, L) → (N, L, D)."""
-        columns = torch.arange(tokens.shape[1], device=tokens.device)
-        out: Tensor = self.decoder(
-            self.shifted(tokens), columns, context.target_lang, causal=True, memory=context.memory
-        )
+        out: Tensor = self.decoder(self.shifted(tokens), None, context.target_lang, causal=True, memory=context.memory)
         return out
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:

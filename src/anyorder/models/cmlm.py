@@ -46,8 +46,7 @@ class ConditionalMasked(nn.Module):
         tokens, real = delimited(source.tokens, self.symbols)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
-        columns = torch.arange(tokens.shape[1], device=tokens.device)
-        states = self.encoder(tokens, columns, language_rows(source.source_lang, len(tokens), tokens.device), mask)
+        states = self.encoder(tokens, None, language_rows(source.source_lang, len(tokens), tokens.device), mask)
         target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
         # The target language is added, since one summary serves both directions.
         summary = states[:, 0] + self.encoder.lang_embeddings(target_lang[:, 0])
@@ -68,9 +67,8 @@ class ConditionalMasked(nn.Module):
     def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
-        places = torch.arange(target.shape[1], device=tokens.device)
         mask = None if bool(real.all()) else real[:, None, None]
-        states: Tensor = self.decoder(target, places, context.target_lang, mask, memory=context.memory, columns=columns)
+        states: Tensor = self.decoder(target, None, context.target_lang, mask, memory=context.memory, columns=columns)
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:

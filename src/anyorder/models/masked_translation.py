@@ -42,8 +42,7 @@ class MaskedTranslation(nn.Module):
         tokens, real = delimited(source.tokens, self.symbols)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         n, device = len(tokens), tokens.device
-        places = torch.arange(tokens.shape[1], device=device)
-        embedded = self.transformer.embed(tokens, places, language_rows(source.source_lang, n, device))
+        embedded = self.transformer.embed(tokens, None, language_rows(source.source_lang, n, device))
         return JointContext(embedded, real, language_rows(source.target_lang, n, device), source.close)
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
@@ -59,11 +58,10 @@ class MaskedTranslation(nn.Module):
         """States of the whole canvas, delimiters included, (N, S+2+L+2, D), or of some of its columns."""
         target, real = delimited(tokens, self.symbols, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
-        places = torch.arange(target.shape[1], device=tokens.device)
         visible = torch.cat([context.real, real], 1)  # (N, S+2+L+2)
         mask = None if bool(visible.all()) else visible[:, None, None]
         states: Tensor = self.transformer(
-            target, places, context.target_lang, mask, columns=columns, before=context.embedded
+            target, None, context.target_lang, mask, columns=columns, before=context.embedded
         )
         return states
 

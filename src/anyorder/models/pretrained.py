@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from anyorder.models.transformer import Architecture, Transformer
@@ -39,9 +38,8 @@ class PretrainedLM(nn.Module):
     def hidden(self, context: LanguageContext, tokens: Tensor) -> Tensor:
         check_length(tokens.shape[1], self.architecture.positions, "a text")
         real = tokens.ne(self.pad_id)
-        columns = torch.arange(tokens.shape[1], device=tokens.device)
         mask = None if bool(real.all()) else real[:, None, None]
-        out: Tensor = self.transformer(tokens, columns, context.language, mask)
+        out: Tensor = self.transformer(tokens, None, context.language, mask)
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -204,9 +204,11 @@ class Transformer(nn.Module):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
-    def embed(self, tokens: Tensor, positions: Tensor, languages: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor, positions: Tensor | None, languages: Tensor) -> Tensor:
         """What the first layer is given: (N, L, D)."""
-        x = self.embeddings(tokens) + self.position_embeddings(positions) + self.lang_embeddings(languages)
+        table = self.position_embeddings
+        places = table.weight[: tokens.shape[1]] if positions is None else table(positions)
+        x = self.embeddings(tokens) + places + self.lang_embeddings(languages)
         out: Tensor = self.dropout(self.layer_norm_emb(x))
         return out
 
@@ -228,7 +230,7 @@ class Transformer(nn.Module):
     def forward(
         self,
         tokens: Tensor,  # (N, L) int64
-        positions: Tensor,  # (N, L) or (L,)
+        positions: Tensor | None,  # (N, L) or (L,); None: 0, 1, 2 …
         languages: Tensor,  # (N, L) or (N, 1)
         mask: Tensor | None = None,  # broadcasts to (N, H, L, S), true where a key is visible
         causal: bool = False,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -42,15 +43,10 @@ def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Te
 
 def delimited(tokens: Tensor, symbols: Symbols, close: bool = True) -> tuple[Tensor, Tensor]:
     """(N, L) padded at row ends → `</s> tokens </s>` (N, L+2) padded likewise, and which of it is real, bool."""
-    rows, width = tokens.shape
-    lengths = tokens.ne(symbols.pad).sum(1, keepdim=True)  # (N, 1)
-    eos = tokens.new_full((rows, 1), symbols.eos)
-    pad = tokens.new_full((rows, 1), symbols.pad)
-    out = torch.cat([eos, tokens, pad], 1)
+    out = F.pad(F.pad(tokens, (1, 0), value=symbols.eos), (0, 1), value=symbols.pad)
     if close:
-        out.scatter_(1, lengths + 1, symbols.eos)
-    columns = torch.arange(width + 2, device=tokens.device)
-    return out, columns < lengths + 1 + int(close)
+        out.scatter_(1, out.ne(symbols.pad).sum(1, keepdim=True), symbols.eos)
+    return out, out.ne(symbols.pad)
 
 
 def check_length(width: int, positions: int, what: str) -> None:
