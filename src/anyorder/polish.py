@@ -12,6 +12,7 @@ from anyorder.results import Hypothesis
 from anyorder.search import Progress
 
 WIDTHS = (2, 3)  # symbols written anew at once, round by round in turn
+TOGETHER = 16  # sentences searched at once
 REWRITING = Plan(beam=4)  # how a part is written: the surest position first, in four ways
 
 Write = Callable[[Sequence[Row]], list[list[Hypothesis]]]  # canvases with masks → ways to write them
@@ -38,11 +39,27 @@ def polished(
 ) -> dict[int, list[Hypothesis]]:
     """The hypotheses of each sentence, and those that local search finds around its best.
 
-    A sentence is done when no width of window has improved it, or after the last round: `progress` hears of it.
+    Some sentences at a time, so that `progress` hears of them.
     """
     out = {n: list(hypotheses) for n, hypotheses in found.items()}
-    idle = {n: 0 for n in out if out[n]}  # rounds since a sentence was last improved
-    progress(len(out) - len(idle))
+    sentences = list(out)
+    for start in range(0, len(sentences), TOGETHER):
+        some = sentences[start : start + TOGETHER]
+        _search({n: out[n] for n in some if out[n]}, sources, write, score, read, limits)
+        progress(len(some))
+    return out
+
+
+def _search(
+    out: Mapping[int, list[Hypothesis]],
+    sources: Mapping[int, list[int]],
+    write: Write,
+    score: Score,
+    read: Callable[[Sequence[int]], str],
+    limits: Limits,
+) -> None:
+    """What is found joins `out`. A sentence is done when no width of window improves it, or after the last round."""
+    idle = dict.fromkeys(out, 0)  # rounds since a sentence was last improved
     for turn in range(limits.rounds):
         best = {n: max(out[n], key=lambda h: h.score) for n in idle}
         rows = [
@@ -65,11 +82,7 @@ def polished(
         }
         _judge(together, out, sources, score)
         idle = {n: 0 if max(h.score for h in out[n]) > best[n].score else idle[n] + 1 for n in idle}
-        left = {n: rounds for n, rounds in idle.items() if rounds < len(WIDTHS)}
-        progress(len(idle) - len(left))
-        idle = left
-    progress(len(idle))
-    return out
+        idle = {n: rounds for n, rounds in idle.items() if rounds < len(WIDTHS)}
 
 
 def _judge(

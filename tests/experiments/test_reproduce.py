@@ -226,5 +226,5 @@ def test_whole_sets_are_shown_where_the_first_table_has_less(model: Path, data: 
             for job in results.jobs(row, grid.EVERYTHING):
                 run(job, results.store, translator, results.corpus(row.cell))
     _, shown = _whole_sets(results, scope)
-    assert [(r[0], r[2]) for r in shown.table.rows] == [("De→En", "4")] * 4 + [("En→De", "4")] * 4
+    assert [(r[0], r[2]) for r in shown.table.rows] == [("De→En", "4")] * 5 + [("En→De", "4")] * 5
     assert _whole_sets(results, replace(scope, headline=4)) == []

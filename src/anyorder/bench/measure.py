@@ -20,12 +20,19 @@ class Side:
 
 @dataclass(frozen=True)
 class Timing:
-    """The median time of a side for the whole workload, and what it wrote."""
+    """How long a side took for the whole workload, round by round, and what it wrote."""
 
     name: str
-    seconds: float
-    spread: float  # (slowest − fastest)/median of the repeats
+    rounds: tuple[float, ...]  # seconds
     output: Any
+
+    @property
+    def seconds(self) -> float:
+        return statistics.median(self.rounds)
+
+    def over(self, other: Timing) -> float:
+        """How many times longer than `other`: the median of rounds, since a machine is slower at some times."""
+        return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
 def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None] = lambda text: None) -> list[Timing]:
@@ -38,16 +45,7 @@ def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None]
             start = time.perf_counter()
             outputs[side.name] = side.run()
             times[side.name].append((time.perf_counter() - start) / side.share)
-    times = {name: some[-repeats:] for name, some in times.items()}
-    return [
-        Timing(
-            side.name,
-            statistics.median(times[side.name]),
-            (max(times[side.name]) - min(times[side.name])) / statistics.median(times[side.name]),
-            outputs[side.name],
-        )
-        for side in sides
-    ]
+    return [Timing(side.name, tuple(times[side.name][-repeats:]), outputs[side.name]) for side in sides]
 
 
 def one_by_one(

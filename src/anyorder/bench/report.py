@@ -22,6 +22,7 @@ LENGTHS = 4
 PAPER_SENTENCES = 5  # so many at the paper's size
 ROUNDED = 300  # sentences whose BLEU in int8 is compared
 PROFILED = 40
+SINGLE = 60  # canvases decoded one at a time
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     rows: list[run.Row] = []
     if asked.shipped:
         here = run.Setting("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
-        rows += run.throughput(here, note) + run.latency(here, 30, note)
+        rows += run.throughput(here, note) + run.latency(here, SINGLE, note)
     if asked.paper:
         rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)
     text += ["## Beside other undirected decoders, and the limit\n", run.markdown(rows)]
@@ -77,9 +78,9 @@ def _opening(translator: Any, asked: Asked, sentences: int) -> str:
     return (
         "# Speed\n\n"
         f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
-        f"each in bulk, {PAPER_SENTENCES} at the paper's size, median of {asked.repeats} rounds (at the paper's size "
-        f"one), {torch.get_num_threads()} threads, torch {torch.__version__}, {platform.machine()}, kernels "
-        f"for {torch.backends.cpu.get_cpu_capability()}.\n\n"
+        f"each in bulk, {PAPER_SENTENCES} at the paper's size, medians of {asked.repeats} rounds, of seconds and of "
+        f"ratios (at the paper's size one round), {torch.get_num_threads()} threads, torch {torch.__version__}, "
+        f"{platform.machine()}, kernels for {torch.backends.cpu.get_cpu_capability()}.\n\n"
         "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "
         "matrix products alone would take). “Identical” counts canvases that are token for token ours.\n"
     )

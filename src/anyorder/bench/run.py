@@ -135,7 +135,7 @@ def _row(setting: str, workload: str, t: Timing, ours: Timing, expected: Any) ->
     same = (
         "—" if expected is None else f"{sum(a == b for a, b in zip(t.output, expected, strict=True))}/{len(expected)}"
     )
-    return Row(setting, workload, t.name, t.seconds, t.seconds / ours.seconds, same)
+    return Row(setting, workload, t.name, t.seconds, t.over(ours), same)
 
 
 def latency(s: Setting, n: int, note: Note) -> list[Row]:

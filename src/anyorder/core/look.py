@@ -82,9 +82,7 @@ class Reader:
             values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
             if len(n) == tokens.numel():  # everything, in its order
                 return values.view(*tokens.shape, *values.shape[1:])
-            out = values.new_full((*tokens.shape, *values.shape[1:]), fill)
-            out[n, i] = values
-            return out
+            return values.new_full((*tokens.shape, *values.shape[1:]), fill).index_put_((n, i), values)
 
         token, logp = spread("token", state.mask_id), spread("logp")
         assert token is not None and logp is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -65,7 +66,20 @@ _worker: _Worker | None = None  # of this process
 
 def _start(setting: Setting) -> None:
     global _worker
+    end_with_parent()
     _worker = _Worker(setting)
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def wait_for_end() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _do(task: Task) -> None:
