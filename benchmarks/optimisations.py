@@ -81,7 +81,7 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
             ratio(lambda: model.logits(hidden.flatten(0, 1)), lambda: model.logits(hidden[n, i]), repeats),
         ),
         (
-            "statistics from one exponential of each logit",
+            "all statistics from one softmax",
             ratio(
                 lambda: several_passes(logits, in_place),
                 lambda: reader.statistics(logits.clone(), state, tokens, n, i, reads, 0),
