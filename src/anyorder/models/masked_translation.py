@@ -47,7 +47,7 @@ class MaskedTranslation(nn.Module):
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
         start = context.embedded.shape[1] + 1  # nobody reads the source's states: the last layer computes the others
-        return self.states(context, tokens, slice(start, start + tokens.shape[1]))
+        return self.states(context, tokens, (start, start + tokens.shape[1]))
 
     def hidden_at(self, context: JointContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""

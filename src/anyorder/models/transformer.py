@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-Columns = Tensor | slice | None  # (N, C) int64, each row its own; or the same for all; or every one
+Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
 
 
 @dataclass(frozen=True)
@@ -296,8 +296,10 @@ class Transformer(nn.Module):
 
 def at_columns(x: Tensor, columns: Columns) -> Tensor:
     """x (N, L, D) at columns: (N, C, D)."""
-    if columns is None or isinstance(columns, slice):
-        return x if columns is None else x[:, columns]
+    if columns is None:
+        return x
+    if isinstance(columns, tuple):
+        return x[:, columns[0] : columns[1]]
     N, L, D = x.shape
     rows = columns + L * torch.arange(N, device=x.device)[:, None]  # of the flattened x: several times faster than
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(N, -1, D)  # a gather with the columns repeated D times
