@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 PARENT = """
-import multiprocessing, sys, time
+import multiprocessing
+import time
 
 from anyorder.experiments.runner import end_with_parent
 

@@ -13,10 +13,11 @@ from anyorder.core.model import Model
 from anyorder.models import load_model, save_model
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
+from anyorder.models.dropout import Dropout
 from anyorder.models.errors import ModelError
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
-from anyorder.models.transformer import Architecture, Dropout, Transformer
+from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Source, Symbols
 
 V, PAD, MASK, EOS = 40, 2, 4, 1

@@ -14,7 +14,7 @@ KINDS = {  # the first that is part of an operation's name
     "GELU": ("gelu",),
     "layer norm": ("layer_norm",),
     "statistics over the vocabulary": (
-        "exp",
+        "softmax",
         "amax",
         "aten::max",
         "sum",
@@ -22,7 +22,6 @@ KINDS = {  # the first that is part of an operation's name
         "sub",
         "clamp",
         "log",
-        "vecdot",
         "topk",
     ),
     "copies and gathers": ("copy", "index", "gather", "cat", "scatter"),

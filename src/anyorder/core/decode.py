@@ -118,11 +118,11 @@ def step(
         view = judged if seen else _hidden_too(reader, context, state, z, judged, c, top)
     new = edit(state.but(view=judged), z, view, look)
     memory = new.memory | c.remember(state, blank if judged is None else judged, z)
-    gained = torch.where(z, view.logp, 0.0).sum(-1, dtype=torch.float64)  # so that padding does not change rounding
+    gained = torch.where(z, view.logp, 0.0).cumsum(-1)[:, -1]  # from left to right: padding does not change rounding
     known = new.view
     if ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
-    new = new.but(score=state.score + logz + gained.to(logz.dtype), step=state.step + 1, memory=memory, view=known)
+    new = new.but(score=state.score + logz + gained, step=state.step + 1, memory=memory, view=known)
     return Step(rows, state, z, logz, view, decoder.length.finish(new), judged)
 
 

@@ -130,7 +130,9 @@ class Reader:
             hidden = states.new_empty(len(n), states.shape[-1])
             hidden[plain] = states
         rest = (~plain).nonzero()[:, 0]
-        for part in _parts(rest, CHUNK_TOKENS // tokens.shape[1]):
+        size = max(1, CHUNK_TOKENS // tokens.shape[1])
+        for start in range(0, len(rest), size):
+            part = rest[start : start + size]
             rows = tokens[n[part]].scatter(1, i[part, None], mask_id)
             each = torch.arange(len(part), device=i.device)
             states = self._entries(context.take(n[part]), rows, each, i[part])
@@ -180,7 +182,7 @@ class Reader:
         log_total = -p.gather(-1, token[:, None])[:, 0].log()
         allowed = best + log_total
         self._check(allowed, state, n, i)
-        if before:
+        if before:  # the whole distribution is what is allowed and what is banned, together
             whole = _together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
         if "margin" in reads:
@@ -235,11 +237,3 @@ def _together(lse: Tensor, more: Tensor) -> Tensor:
     """log(exp lse + Σ exp more) of lse (m,) and more (m, K), as x* − log p(best): faster than logsumexp for few K."""
     x = torch.cat([lse[:, None], more], 1)
     return x.amax(-1) - x.softmax(-1).amax(-1).log()
-
-
-def _parts(entries: Tensor, size: int) -> tuple[Tensor, ...]:
-    """`entries` (M, …) in pieces of at most `size`."""
-    if len(entries) <= size:
-        return (entries,)
-    parts: tuple[Tensor, ...] = torch.split(entries, max(1, size))
-    return parts
