@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.core.ragged import joined
 from anyorder.models.dropout import Dropout
 
 Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
@@ -122,6 +123,17 @@ class Memory:
         mask = None if self.mask is None else self.mask[rows]
         return Memory([(k[rows], v[rows]) for k, v in self.layers], mask)
 
+    def join(self, *others: Memory) -> Memory:
+        """These rows, then the others'; the padding of shorter ones is not seen."""
+        all_ = (self, *others)
+        keys = [m.layers[0][0] for m in all_]
+        masks = [
+            k.new_ones(len(k), 1, 1, k.shape[2]).bool() if m.mask is None else m.mask
+            for k, m in zip(keys, all_, strict=True)
+        ]
+        mask = joined(masks)
+        return Memory(join_layers([m.layers for m in all_]), None if bool(mask.all()) else mask)
+
 
 @dataclass
 class Cache:
@@ -132,6 +144,16 @@ class Cache:
 
     def take(self, rows: Tensor) -> Cache:
         return Cache([(k[rows], v[rows]) for k, v in self.layers], self.filled)
+
+    def join(self, *others: Cache) -> Cache:
+        """These rows, then the others', with the columns that all of them have."""
+        all_ = (self, *others)
+        return Cache(join_layers([c.layers for c in all_]), min(c.filled for c in all_))
+
+
+def join_layers(parts: Sequence[list[tuple[Tensor, Tensor]]]) -> list[tuple[Tensor, Tensor]]:
+    """Keys and values (n, H, S, D/H) of several batches as one, layer by layer."""
+    return [(joined([k for k, _ in each]), joined([v for _, v in each])) for each in zip(*parts, strict=True)]
 
 
 class Transformer(nn.Module):
