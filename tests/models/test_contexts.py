@@ -14,11 +14,11 @@ from torch import Tensor
 from anyorder import recipes
 from anyorder.core import Decoder, NoContext, State, begin, decode
 from anyorder.core import Symbols as Never
+from anyorder.errors import ModelError
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.diffusion_lm import DiffusionLM, Guided
-from anyorder.models.errors import ModelError
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Architecture

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined
+from anyorder.errors import ModelError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
-from anyorder.models.errors import ModelError, first_line
 from anyorder.models.transformer import join_layers
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column

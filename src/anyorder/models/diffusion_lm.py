@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
-from anyorder.models.errors import ModelError, first_line
+from anyorder.errors import ModelError, first_line
 
 
 class DiffusionLM(nn.Module):

@@ -25,7 +25,7 @@ from anyorder.core import (
     everywhere,
 )
 from anyorder.core.count import Ranked, first, number
-from anyorder.reference import ANYTHING
+from anyorder.reference.authors import ANYTHING
 
 written = Feature("written", lambda state, view: -state.logp)  # −log p of a symbol, even of <mask>, when it was written
 
@@ -34,7 +34,7 @@ def mask_predict(steps: int) -> Decoder:
     """Mask-Predict: predict all, then re-mask the ⌊L·(1 − t/T)⌋ least probable, at least one, in single precision."""
 
     def amount(state: State, L: Tensor) -> Tensor:
-        return (L.float() * (1.0 - state.step / steps)).long().clamp_min(1)
+        return (L.float() * (1.0 - state.step.double() / steps).float()).long().clamp_min(1)
 
     coordinates = Coordinates(written, number(f"mask_predict({steps})", amount), everywhere)
     return Decoder(coordinates, ANYTHING, steps=steps)
