@@ -215,7 +215,7 @@ def test_nothing_is_defined_after_a_mask_in_a_causal_model() -> None:
 
 def test_the_autoregressive_model_starts_from_a_pretrained_one() -> None:
     pretrained, model = make(PretrainedLM, seed=1), make(Autoregressive)
-    model.start_from(pretrained.transformer)
+    model.start_from(pretrained.transformer, pretrained.transformer)
     for half in (model.encoder, model.decoder):
         torch.testing.assert_close(half.ffns[1].lin1.weight, pretrained.transformer.ffns[1].lin1.weight)
     assert model.encoder.embeddings.weight is model.decoder.embeddings.weight

@@ -129,7 +129,7 @@ def test_the_last_layer_at_the_chosen_columns_is_the_whole_model_there() -> None
     objective = MaskedTranslation(joint, pairs, 0.1, Corruption())
     b = objective.batch(pairs, torch.arange(8), gen(2))
     states = joint.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
-    whole = objective.loss(states[b["chosen"]], b["targets"])
+    whole = objective.loss(joint.logits(states[b["chosen"]]), b["targets"])
     gradients = [torch.autograd.grad(loss, list(joint.parameters())) for loss in (objective(**b), whole)]
     torch.testing.assert_close(objective(**b), whole)
     for ours, theirs in zip(*gradients, strict=True):
