@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from anyorder.policy import Policy
+from anyorder.models.policy import Policy
 from anyorder.training import rl
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss
