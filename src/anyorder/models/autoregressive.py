@@ -55,7 +55,7 @@ class Autoregressive(nn.Module):
         self.mask_id, self.pad_id, self.eos_id = symbols.mask, symbols.pad, symbols.eos
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
-        """Both halves from those of another model, or twice from one that has no halves: attention between stays fresh."""
+        """Each half from one of another model; attention between them stays fresh where that has none."""
         grow(self.encoder, encoder)
         grow(self.decoder, decoder)
 

@@ -39,7 +39,7 @@ class ConditionalMasked(nn.Module):
         self.mask_id, self.pad_id = symbols.mask, symbols.pad
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
-        """Both halves from those of another model, or twice from one that has no halves: attention between stays fresh."""
+        """Each half from one of another model; attention between them stays fresh where that has none."""
         grow(self.encoder, encoder)
         grow(self.decoder, decoder)
 

@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.data.ragged import Ragged
+from anyorder.models.transformer import Transformer
 from anyorder.models.translation import Source, columns_of
+from anyorder.training.cross_entropy import output_loss
 from anyorder.training.masking import Corruption, canvas
 
 Batch = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor
@@ -53,10 +55,10 @@ class _Objective(nn.Module, ABC):
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
         """The size and the bucket key (N,) of each example."""
 
-    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Σ of label-smoothed cross-entropies at (M, V) and (M,)."""
+    def loss(self, output: Transformer, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ of label-smoothed cross-entropies at (M, D) and (M,), and the most probable symbols (M,)."""
         smoothing = self.smoothing if self.training else 0.0
-        return F.cross_entropy(logits, targets, label_smoothing=smoothing, reduction="sum")
+        return output_loss(states, output.embeddings.weight, output.proj_bias, targets, smoothing)
 
 
 class MaskedLM(_Objective):
@@ -79,7 +81,7 @@ class MaskedLM(_Objective):
         n, i = b["chosen"].nonzero(as_tuple=True)
         columns, slot = columns_of(n, i, len(b["tokens"]))  # the last layer computes no others
         states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"), columns=columns)
-        return self.loss(self.model.logits(states[n, slot]), b["targets"])
+        return self.loss(self.model.transformer, states[n, slot], b["targets"])[0]
 
 
 class MaskedTranslation(MaskedLM):
@@ -153,7 +155,7 @@ class Autoregressive(_Directed):
     def forward(self, **b: Tensor) -> Tensor:
         context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
         real = b["target"].ne(self.model.pad_id)
-        return self.loss(self.model.logits(self.model.states(context, b["target"])[real]), b["target"][real])
+        return self.loss(self.model.decoder, self.model.states(context, b["target"])[real], b["target"][real])[0]
 
 
 class ConditionalMasked(_Directed):
@@ -197,9 +199,10 @@ class ConditionalMasked(_Directed):
             if k and self.training:
                 tokens = torch.where(own & tokens.eq(target), written, tokens)
             n, i = chosen.nonzero(as_tuple=True)
-            logits = self.model.logits(self.model.hidden_at(context, tokens, n, i))  # (M, V)
-            loss = loss + self.loss(logits, target[n, i])
-            written = torch.where(tokens.eq(mask), target.index_put((n, i), logits.detach().argmax(1)), target)
+            states = self.model.hidden_at(context, tokens, n, i)  # (M, D)
+            more, best = self.loss(self.model.decoder, states, target[n, i])
+            loss = loss + more
+            written = torch.where(tokens.eq(mask), target.index_put((n, i), best), target)
         if self.training:
             length = F.nll_loss(self.model.log_length(context), b["lengths"], reduction="sum")
             loss = loss + self.length_weight * length

@@ -128,7 +128,7 @@ def begin_from(model: Any, folder: Path) -> None:
     model in one piece; a model in one piece from another.
     """
     start = load_model(folder)
-    ours, theirs = (_fixed(m.architecture) + (m.languages,) for m in (model, start))
+    ours, theirs = ((*_fixed(m.architecture), m.languages) for m in (model, start))
     if ours != theirs:
         raise TrainingError(f"{folder} does not fit: it is {theirs}, this stage is {ours}")
     if type(start) is type(model) and _depth(start) == _depth(model):
