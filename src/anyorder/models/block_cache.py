@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
-from anyorder.models.transformer import join_layers
+from anyorder.models.memory import join_layers
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
 NO_BLOCK = torch.iinfo(torch.int64).max
