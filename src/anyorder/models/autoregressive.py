@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Cache, Memory, Transformer, start_both
+from anyorder.models.transformer import Architecture, Cache, Memory, Transformer, grow
 from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
 
 
@@ -49,14 +49,15 @@ class Autoregressive(nn.Module):
         super().__init__()
         self.architecture, self.symbols, self.languages = architecture, symbols, languages
         self.encoder = Transformer(architecture)
-        self.decoder = Transformer(architecture, cross=True)
+        self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = symbols.mask, symbols.pad, symbols.eos
 
-    def start_from(self, pretrained: Transformer) -> None:
-        """Both halves from one pretrained model; attention between them stays fresh."""
-        start_both(self.encoder, self.decoder, pretrained)
+    def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
+        """Each half from one of another model; attention between them stays fresh where that has none."""
+        grow(self.encoder, encoder)
+        grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> CausalContext:
         tokens, real = delimited(source.tokens, self.symbols)

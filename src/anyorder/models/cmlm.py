@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Columns, Memory, Transformer, start_both
+from anyorder.models.transformer import Architecture, Columns, Memory, Transformer, grow
 from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
 
 
@@ -33,14 +33,15 @@ class ConditionalMasked(nn.Module):
         super().__init__()
         self.architecture, self.symbols, self.languages = architecture, symbols, languages
         self.encoder = Transformer(architecture)
-        self.decoder = Transformer(architecture, cross=True)
+        self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = symbols.mask, symbols.pad
 
-    def start_from(self, pretrained: Transformer) -> None:
-        """Both halves from one pretrained model; attention between them stays fresh."""
-        start_both(self.encoder, self.decoder, pretrained)
+    def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
+        """Each half from one of another model; attention between them stays fresh where that has none."""
+        grow(self.encoder, encoder)
+        grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> EncodedContext:
         tokens, real = delimited(source.tokens, self.symbols)
