@@ -6,10 +6,23 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
-from toys import MASK, PAD, ChainTask
+from torch import Tensor, nn
+from toys import MASK, PAD, ChainModel, ChainTask
 
-from anyorder.core import Coordinates, Decoder, beam, block, constant, decode, everywhere, leftmost, threshold, unroll
+from anyorder.core import (
+    Coordinates,
+    Decoder,
+    NoContext,
+    beam,
+    block,
+    constant,
+    decode,
+    everywhere,
+    leftmost,
+    negent,
+    threshold,
+    unroll,
+)
 from anyorder.models.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width, reciprocal_rank
 
 WIDTH = 7  # of the toy's hidden states
@@ -52,6 +65,38 @@ def test_features_come_with_their_reciprocal_ranks() -> None:
     left = first.state.masked[0].nonzero()[:, 0]
     assert x.features[0, left, 0].tolist() == (-left).tolist()
     torch.testing.assert_close(x.features[0, left, 1], 1 / torch.arange(1.0, 6))
+
+
+class HalfChain(ChainModel):
+    """The toy in half precision."""
+
+    half = torch.bfloat16
+
+    def hidden(self, context: NoContext, tokens: Tensor) -> Tensor:
+        return super().hidden(context, tokens).to(self.half)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return super().logits(hidden.float()).to(self.half)
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_a_model_in_half_precision(half: torch.dtype) -> None:
+    task = ChainTask()
+    model = HalfChain(task.chain)
+    model.half = half
+    context, state, _ = task.start(3, 0)
+    for policy in (some_policy(3), some_policy(0, ("negent", "margin"))):
+        for order in (policy, negent + policy):
+            result = decode(model, context, state, Decoder(Coordinates(order), task.symbols))
+            assert not (result.tokens == MASK).any() and result.score.dtype == torch.float32
+
+
+def test_two_policies_in_one_order_remember_apart() -> None:
+    task = ChainTask()
+    context, state, _ = task.start(2, 0)
+    a, b = some_policy(2, seed=1), some_policy(2, seed=2)
+    *_, last = unroll(task.model, context, state, Decoder(Coordinates(a + 0.5 * b), task.symbols))
+    assert sum(v.shape[1] for k, v in last.state.memory.items() if k.startswith(CHOSEN)) == 4
 
 
 def test_it_remembers_the_last_k_chosen_vectors_oldest_first() -> None:

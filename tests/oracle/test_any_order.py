@@ -133,7 +133,7 @@ def test_coordinates_and_symbols_have_the_probability_the_score_says() -> None:
     model = Hashed(2, sharpness=0.5)
     for c, paths in (
         (C(negent, temperature=1.0), math.factorial(3) * 2**3),
-        (C(negent, fixed(2), temperature=1.0), math.factorial(3) * 2**3),  # ordered draws of 2, then the last one
+        (C(negent, fixed(2), temperature=1.0), 3 * 2**3),  # three sets of 2, then the last one
     ):
         score = decode(model, NoContext(), masks(model, *[3] * N, dtype=torch.float64), Decoder(c, DRAW)).score
         inverse = (-score).exp()

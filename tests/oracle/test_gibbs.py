@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support import histogram, masks, p_value, written
+from torch import Tensor
 
 from anyorder.core import (
     Coordinates,
@@ -12,11 +13,14 @@ from anyorder.core import (
     Metropolis,
     NoContext,
     Order,
+    State,
     Symbols,
+    View,
     begin,
     chains,
     confidence,
     everywhere,
+    fixed,
     leftmost,
     logp,
     margin,
@@ -25,6 +29,7 @@ from anyorder.core import (
     sampler,
     stale,
 )
+from anyorder.models.policy import Policy
 from anyorder.models.table import Table
 
 N = 20_000
@@ -102,11 +107,55 @@ def test_acceptance_counts_and_thinning() -> None:
     )
 
 
+class Peeking(Order):
+    """Reads the symbols themselves, and does not say so."""
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        return state.tokens.float()
+
+
+def test_an_order_that_is_not_known_to_be_blind_is_corrected() -> None:
+    table = Table(3, 3, seed=7)
+    assert stationary(table, sampler(Peeking(), 1.0)) > 1e-4
+    assert stationary(table, sampler(leftmost + 0.5 * Peeking(), 1.0)) > 1e-4
+    assert stationary(table, sampler(Peeking(), 1.0, correct=False)) < 1e-9
+    with pytest.raises(ValueError, match="temperature above 0"):
+        sampler(Peeking())
+
+
+class Looking(Order):
+    """Remembers where it was, and stays near."""
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        return -(state.place - state.recall("at", torch.zeros_like(state.score))[:, None]).abs()
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        return {"at": (state.place * z).sum(-1)}
+
+
+def test_orders_that_remember_are_refused() -> None:
+    for order in (Looking(), negent + Looking(), Policy(4, history=2), negent + Policy(4, history=2)):
+        with pytest.raises(ValueError, match="depends on draws or on earlier steps"):
+            sampler(order, 1.0)
+        sampler(order, 1.0, correct=False)
+    assert isinstance(sampler(Policy(4), 1.0).edit, Metropolis)
+    with pytest.raises(ValueError, match=r"one coordinate a step, not fixed\(2\)"):
+        Metropolis(Coordinates(negent, fixed(2), everywhere, temperature=1.0))
+
+
+def test_chains_from_nothing_are_at_p_from_their_first_sample() -> None:
+    """A blank canvas is filled in any order, one symbol at a time: a draw from p, which the chain keeps."""
+    table = Table(3, 3, seed=8)
+    for decoder in (sampler(), sampler(negent + logp, 1.0)):
+        tokens = chains(table, NoContext(), masks(table, *[3] * N), decoder).tokens[0]
+        assert p_value(histogram(table, tokens), table.p) > 1e-4
+
+
 def test_chains_that_cannot_be_exact_are_refused() -> None:
     with pytest.raises(ValueError, match="temperature above 0"):
         sampler(negent)
     for order in (confidence, negent + stale):
-        with pytest.raises(ValueError, match="depend on draws"):
+        with pytest.raises(ValueError, match="depends on draws"):
             sampler(order, 1.0)
     table = Table(2, 2)
     for bad in ({"samples": 0}, {"thin": 0}, {"burn_in": -1}):

@@ -133,6 +133,20 @@ def test_a_row_never_grows_beyond_its_longest() -> None:
     assert len(tokens) == 10 and tokens == sorted(set(tokens)) and tokens[-1] == 30
 
 
+def test_what_there_is_no_room_for_does_not_count() -> None:
+    model = Slots()
+    together, score = rows(model, 60), torch.zeros(60)
+    refused = 0
+    for s in unroll(model, NoContext(), together, replace(insert_balanced(STOP, 4), symbols=Symbols(1.0))):
+        grown = (s.state.tokens != model.pad_id).sum(-1) - (s.before.tokens != model.pad_id).sum(-1)
+        put = s.written & (s.view.token != STOP)
+        assert torch.equal(put.sum(-1), grown)
+        refused += int((s.z & ~s.written).sum())
+        score[s.rows] += torch.where(s.written, s.view.logp, 0.0).sum(-1)
+        torch.testing.assert_close(s.state.score, score[s.rows])
+    assert refused > 0
+
+
 @pytest.mark.parametrize("make", [insert_left2right, insert_uniform, insert_balanced])
 def test_rows_of_an_insertion_do_not_mix(make: object) -> None:
     model = Slots()

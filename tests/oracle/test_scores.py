@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import Hashed, masks, written
 
+from anyorder import recipes
 from anyorder.core import (
     Coordinates,
     Cost,
@@ -124,6 +125,20 @@ def test_marginal_keeps_each_row_s_own_constraints_and_refuses_orders_that_peek(
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(confidence)), 3)
     with pytest.raises(ValueError, match="at least 1 sample"):
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(leftmost)), 0)
+
+
+def test_marginal_refuses_decoders_that_write_a_position_twice() -> None:
+    table = Table(3, 2, seed=5, dtype=torch.float64)
+    state = written(table, table.sequences[:2], dtype=torch.float64)
+    twice = (
+        recipes.two_pass(recipes.easy_first), recipes.gibbs(6), recipes.annealed(3), recipes.wino(), recipes.remdm(3),
+        recipes.path_planning(3), Decoder(Coordinates(leftmost), Symbols(may_mask=True)),
+    )  # fmt: skip
+    for decoder in twice:
+        with pytest.raises(ValueError, match="write every position once"):
+            marginal(table, NoContext(), state, decoder, 2)
+    for decoder in (recipes.easy_first, recipes.constant_time(2), recipes.uniform):
+        assert torch.isfinite(marginal(table, NoContext(), state, decoder, 2)).all()
 
 
 def test_best_names_its_normalisation() -> None:

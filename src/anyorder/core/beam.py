@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.count import fixed
-from anyorder.core.decoder import Decoder
+from anyorder.core.decoder import Decoder, done
 from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
@@ -60,6 +60,8 @@ def beam(
             raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
     if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
         raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
+    if decoder.steps is None and decoder.symbols.may_mask:
+        raise ValueError("hypotheses that may write <mask> end after a number of steps: give the decoder `steps`")
     cost = Cost()
     reader = Reader(model, decoder.symbols, cost, at_most=whole)
     N = len(state.tokens)
@@ -67,24 +69,21 @@ def beam(
     family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
     first = torch.arange(N * K, device=device) % K == 0
     state = decoder.start(state)
-    budget, masks = state.budget, state.masked.sum(-1)
-    last = state.length if budget is None else budget  # (N,) steps that a row has
-    short = (last < masks).nonzero()
-    if len(short):
-        r = int(short[0])
-        raise ValueError(f"row {r}: {int(masks[r])} masks, one written a step, do not fit into {int(last[r])} steps")
+    if state.budget is not None:
+        masks, left = state.masked.sum(-1), state.budget - state.step
+        for r in (left < masks).nonzero()[:1, 0].tolist():
+            raise ValueError(
+                f"row {r}: {int(masks[r])} masks, one written a step, do not fit into {int(left[r])} steps"
+            )
     beams = state.take(family)
     nothing = beams.tokens[:, :0]
     begun = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
     beams = beams.but(score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
     context = context.take(family)
     with torch.inference_mode():
-        for t in range(int(last.max())):
-            alive = (decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t) & (beams.score > NO)
-            region = decoder.coordinates.among.candidates(beams) & alive[:, None]
-            if not decoder.symbols.may_mask:
-                must = beams.masked.sum(-1) >= last[family] - t  # every step that is left has a mask to write
-                region = region & (beams.masked | ~must[:, None])
+        while True:
+            alive = ~done(decoder, beams) & (beams.score > NO)
+            region = decoder.candidates(beams) & alive[:, None]
             if not bool(region.any()):
                 break
             beams, parents = _advance(reader, context, beams, decoder, region, K, K1, K2, coordinate_score, merge)
@@ -95,7 +94,7 @@ def beam(
     flat = (order + torch.arange(N, device=device)[:, None] * K).flatten()
     width = beams.tokens.shape[1]
     tokens, logp = beams.tokens[flat].view(N, K, width), beams.logp[flat].view(N, K, width)
-    path, symbol, gain = (beams.memory[key][flat].view(N, K, -1) for key in _PATH)
+    path, symbol, gain = (beams.memory[key][flat].view(N, K, beams.memory[key].shape[1]) for key in _PATH)
     return Beam(tokens, logp, score[flat].view(N, K), path, symbol, gain, cost)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from anyorder.core.count import ONE, Count, Ranked
 from anyorder.core.look import Conditionals
 from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.order import Order, split_noise
+from anyorder.core.sets import log_p_set
 from anyorder.core.state import State, View
 
 Mask = Callable[[State], Tensor]  # state → (N, L) bool
@@ -110,8 +111,8 @@ class Coordinates:
     """Choose o_t positions of a region: the best by the order, or drawn from its softmax.
 
     temperature τ = 0 takes the best (log p(z) = 0). τ > 0 draws without replacement from softmax(φ/τ) by Gumbel
-    top-k, and log p(z) is that of the coordinates in the order drawn (Plackett–Luce). An order with a term
-    w·random is the same as the rest of it at τ = w; `random` alone is uniform.
+    top-k, and log p(z) is that of the set, in whatever order it was drawn. An order with a term w·random is the same
+    as the rest of it at τ = w; `random` alone is uniform.
     """
 
     order: Order
@@ -126,6 +127,11 @@ class Coordinates:
             raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
+        if self.tau and self.count.fixes is None and self.count.chance is None:
+            raise ValueError(
+                f"{self.count.name} takes more or fewer positions by the order in which they are drawn, so the "
+                "probability of what it takes is not known: use temperature 0, or a count such as fixed or constant"
+            )
 
     @cached_property
     def tau(self) -> float:
@@ -142,9 +148,28 @@ class Coordinates:
         return self.order.reads | self.count.reads
 
     def logits(self, state: State, view: View, region: Tensor) -> Tensor:
-        """φ/τ (or φ, where the best are taken), −inf outside the region: (N, L)."""
+        """φ (where the best are taken), or φ/τ up to a constant, −inf outside the region: (N, L).
+
+        Finite within it whatever φ says, so that its positions come before all others.
+        """
         x = torch.zeros_like(state.logp) if self.calm is None else self.calm(state, view).to(state.logp.dtype)
-        return torch.where(region, x / self.tau if self.tau else x, -torch.inf)
+        x = torch.where(region, x, -torch.inf)
+        if bool(x.isnan().any()):
+            self._complain(state, view, x.isnan())
+        low = torch.finfo(x.dtype).min / 4
+        x = x.clamp(low, -low)
+        if self.tau:
+            best = torch.where(region, x, low).amax(-1, keepdim=True)  # so that no τ is too small
+            x = ((x - best).double() / self.tau).clamp_min(low).to(x.dtype)
+        return torch.where(region, x, -torch.inf)
+
+    def _complain(self, state: State, view: View, nan: Tensor) -> NoReturn:
+        n, i = nan.nonzero()[0].tolist()
+        terms = [str(f) for _, f in self.order.terms if bool(f(state, view)[n, i].isnan())]
+        raise ValueError(
+            f"row {int(state.row[n])}, position {i}, step {int(state.step[n])}: the order's "
+            f"{terms[0] if terms else self.order} is not a number (NaN), so no position can be preferred"
+        )
 
     def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
         """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""
@@ -154,14 +179,16 @@ class Coordinates:
         best = x.argmax(-1, keepdim=True)
         return torch.full_like(x, -torch.inf).scatter(-1, best, 0.0).masked_fill(~region, -torch.inf)
 
-    def choose(self, state: State, view: View) -> Choice:
-        region = self.among.candidates(state)
+    def choose(self, state: State, view: View, region: Tensor | None = None) -> Choice:
+        """The coordinates, among the region's candidates or those of them that are given, (N, L)."""
+        region = self.among.candidates(state) if region is None else region
         x = self.logits(state, view, region)
         key = x
         if self.tau:
             key = x.double() + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
         rank = key.argsort(dim=-1, descending=True, stable=True)
-        z = self.count(state, view, Ranked(region, rank, self.among.size(state)))
+        ranked = Ranked(region, rank, self.among.size(state))
+        z = self.count(state, view, ranked)
         if self.count.chance is not None:
             return Choice(
                 z,
@@ -169,7 +196,12 @@ class Coordinates:
                     state.score.dtype
                 ),
             )
-        return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))
+        if not self.tau:
+            return Choice(z, torch.zeros_like(state.score))
+        logz = log_p_set(x, z)
+        if self.count.fixes == "which":
+            logz = logz.masked_fill(self.count.certain(state, view, ranked), 0.0)
+        return Choice(z, logz.to(state.score.dtype))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         carried = self.order.remember(state, view, z) | self.count.remember(state, view, z)
@@ -180,12 +212,3 @@ def _bernoulli(p: Tensor, z: Tensor, region: Tensor) -> Tensor:
     """Σ_i z_i log p + (1 − z_i) log(1 − p) over the region, p () or (N,): (N,)."""
     yes, no = z.sum(-1).double(), (region & ~z).sum(-1).double()
     return torch.xlogy(yes, p) + torch.xlogy(no, 1 - p)
-
-
-def _plackett_luce(x: Tensor, z: Tensor, rank: Tensor) -> Tensor:
-    """Σ_j x₍ⱼ₎ − log Σ_{m ≥ j} exp x₍ₘ₎ over the chosen, in order of rank, everything else after them: (N,)."""
-    chosen = z.gather(-1, rank)
-    first = chosen.int().argsort(dim=-1, descending=True, stable=True)  # chosen ones first, ranks kept
-    ordered = x.gather(-1, rank).gather(-1, first)
-    rest = ordered.flip(-1).logcumsumexp(-1).flip(-1)
-    return torch.where(chosen.gather(-1, first), ordered - rest, 0.0).sum(-1)

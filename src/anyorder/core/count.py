@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,12 +26,17 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """(state, view, ranked) → z (N, L) bool. Where it takes fewer than `minimum`, the best so many are taken."""
+    """(state, view, ranked) → z (N, L) bool. Where it takes fewer than `minimum`, the best so many are taken.
+
+    `fixes` is what does not depend on the ranks: how many are taken ("number"), or which ones ("which", ranks only
+    decide where there would be none). Only then the probability of z is known where positions are drawn.
+    """
 
     name: str
     take: Callable[[State, View, Ranked], Tensor] = field(compare=False, repr=False)
     reads: frozenset[str] = frozenset()
     minimum: int = 1
+    fixes: Literal["number", "which"] | None = None
     chance: Callable[[State], float | Tensor] | None = field(default=None, compare=False, repr=False)  # p(z_i = 1)
     remember: Callable[[State, View, Tensor], dict[str, Tensor]] = field(
         default=lambda state, view, z: {}, compare=False, repr=False
@@ -43,6 +48,10 @@ class Count:
             return z
         least = torch.where(z.sum(-1) < self.minimum, self.minimum, 0)
         return z | first(ranked, least)
+
+    def certain(self, state: State, view: View, ranked: Ranked) -> Tensor:
+        """(N,) rows in which the ranks of a count that fixes "which" had no say in what was taken."""
+        return (self.take(state, view, ranked) & ranked.region).sum(-1) >= self.minimum
 
 
 def first(ranked: Ranked, k: Tensor) -> Tensor:
@@ -58,11 +67,11 @@ def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
 
 def number(name: str, k: Callable[[State, Tensor], Tensor]) -> Count:
     """A count that is a number, at least 1: k(state, L (N,)) → (N,)."""
-    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)), minimum=0)
+    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)), minimum=0, fixes="number")
 
 
 def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
+    if not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} needs a whole number of at least 1, got {value}")
 
 
@@ -73,7 +82,7 @@ def fixed(k: int) -> Count:
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank[:, :k], True)
 
-    return Count(f"fixed({k})", take, minimum=0)
+    return Count(f"fixed({k})", take, minimum=0, fixes="number")
 
 
 def constant(steps: int) -> Count:
@@ -91,23 +100,25 @@ def even(steps: int) -> Count:
         written = ranked.size - ranked.region.sum(-1)
         return first(ranked, share + (written < rest * (share + 1)).long())
 
-    return Count(f"even({steps})", take)
+    return Count(f"even({steps})", take, fixes="number")
 
 
 def anneal(steps: int) -> Count:
-    """o_t = max(1, ⌊L·(T − t)/T⌋), t = 0 … T−1: from L down to 1."""
+    """o_t = max(1, ⌊L·(T − t)/T⌋), t = 0 … T−1: from L down to ⌊L/T⌋, which is 1 where L < 2T."""
     _at_least_one("anneal", steps)
     return number(f"anneal({steps})", lambda state, size: (size * (steps - state.step) // steps).clamp_min(1))
 
 
-whole = Count("whole", lambda state, view, ranked: ranked.region)  # everything in the region
+whole = Count("whole", lambda state, view, ranked: ranked.region, fixes="which")  # everything in the region
 
 
 def threshold(p: float) -> Count:
     """All positions whose proposed symbol has probability ≥ p."""
     if not 0 <= p <= 1:
         raise ValueError(f"threshold needs a probability in [0, 1], got {p}")
-    return Count(f"threshold({p:g})", lambda state, view, ranked: view.logp.exp() >= p, frozenset({"logp"}))
+    return Count(
+        f"threshold({p:g})", lambda state, view, ranked: view.logp.exp() >= p, frozenset({"logp"}), fixes="which"
+    )
 
 
 def factor(f: float) -> Count:
@@ -155,7 +166,7 @@ def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
         return {"position:distribution": view.full, "position:calm": calm(state, view)}
 
     name = f"kl_stable({p:g}, {epsilon:g}, {history})"
-    return Count(name, take, frozenset({"logp", "full"}), remember=remember)
+    return Count(name, take, frozenset({"logp", "full"}), fixes="which", remember=remember)
 
 
 def chance(name: str, p: Callable[[State], float | Tensor]) -> Count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,9 @@ class Times:
 
     factor: int
 
+    def __call__(self, length: Tensor) -> Tensor:
+        return length * self.factor
+
 
 class _Free(Known):
     """Any length: the canvas is given."""
@@ -36,14 +40,16 @@ class Decoder:
     coordinates: Coordinates
     symbols: Symbols = GREEDY
     length: Length = field(default_factory=_Free)
-    steps: int | Times | None = None  # T; None: until nothing is masked
+    steps: int | Callable[[Tensor], Tensor] | None = (
+        None  # T, or each row's from its L (N,); None: until all is written
+    )
     edit: Edit = REPLACE
     hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
 
     def __post_init__(self) -> None:
         steps = self.steps.factor if isinstance(self.steps, Times) else self.steps
-        if steps is not None and steps < 1:
-            raise ValueError(f"a decoder needs at least 1 step, got {steps}")
+        if steps is not None and not callable(steps) and (not isinstance(steps, int) or steps < 1):
+            raise ValueError(f"a decoder needs a whole number of steps, at least 1 step, got {steps}")
 
     @property
     def hides(self) -> bool:
@@ -52,9 +58,22 @@ class Decoder:
 
     def start(self, state: State) -> State:
         """The state with what this decoder gives each row: its number of steps T. Before a row's first step."""
-        if isinstance(self.steps, Times):
-            return state.but(budget=state.length * self.steps.factor)
+        if callable(self.steps):
+            return state.but(budget=self.steps(state.length))
         return state.but(budget=None if self.steps is None else torch.full_like(state.length, self.steps))
+
+    def candidates(self, state: State) -> Tensor:
+        """(N, L) the region's positions; once every step that a row has left is needed for one of its masks, those.
+
+        With `last` the one rule for how masks come to an end, in `decode` and in `beam`.
+        """
+        region = self.coordinates.among.candidates(state)
+        if self.coordinates.among.blank or self.symbols.may_mask:
+            return region
+        left = (state.length if state.budget is None else state.budget) - state.step
+        masks = state.masked.sum(-1)
+        needed = (masks > 0) & (masks >= left)
+        return region & (state.masked | ~needed[:, None])
 
     def last(self, state: State) -> Tensor | None:
         """(N,) rows whose step this is the final one, so that every mask that is left is written; None: no row's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,14 @@ class Edit(Protocol):
         """(N, L) what is still to be written."""
         ...
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State: ...
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited: ...
+
+
+class Edited(NamedTuple):
+    """What came of a proposal."""
+
+    state: State  # Y^{t+1}
+    written: Tensor  # (N, L) bool: the coordinates whose proposed symbol was put in place; the score counts these
 
 
 def write(state: State, z: Tensor, view: View) -> State:
@@ -51,8 +58,8 @@ class Replacing:
 class Replace(Replacing):
     """The symbols at z are replaced."""
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
-        return write(state, z, view)
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        return Edited(write(state, z, view), z)
 
 
 REPLACE = Replace()
@@ -74,7 +81,7 @@ class Insert:
         room = (state.tokens != state.pad_id).sum(-1, keepdim=True) < self.longest
         return state.open & room
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         z = z & self.pending(state)
         stop = z & (view.token == self.stop_id)
         room = self.longest - (state.tokens != state.pad_id).sum(-1, keepdim=True)
@@ -95,4 +102,4 @@ class Insert:
             logp=move(state.logp, 0.0, view.logp),
             view=None,
         )
-        return moved.trim()
+        return Edited(moved.trim(), put | stop)

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.core.coordinates import Coordinates, everywhere
-from anyorder.core.decode import unroll
+from anyorder.core.coordinates import Coordinates, everywhere, masked
+from anyorder.core.decode import decode, unroll
 from anyorder.core.decoder import Decoder
 from anyorder.core.edit import REPLACE
 from anyorder.core.look import Cost
 from anyorder.core.model import Model
-from anyorder.core.order import Order, confidence, random, stale
+from anyorder.core.noise import BEGIN, combine
+from anyorder.core.order import Order, random
 from anyorder.core.remask import Metropolis
 from anyorder.core.state import State
 from anyorder.core.symbols import SAMPLED, Symbols
@@ -26,15 +27,14 @@ def sampler(
 ) -> Decoder:
     """One coordinate a step among all, its symbol drawn from p(y_i | y_≠i, X).
 
-    A uniform order is plain Gibbs sampling, stationary at p as it is. Any other order is adaptive Gibbs sampling,
-    stationary only with the Metropolis correction; correct=False is the paper's uncorrected chain.
+    An order that is blind to Y (uniform, from left to right …) is plain Gibbs sampling, stationary at p as it is. Any
+    other is adaptive Gibbs sampling, stationary only with the Metropolis correction; correct=False is the paper's
+    uncorrected chain.
     """
     coordinates = Coordinates(order, among=everywhere, temperature=temperature)
-    if order.reads and not coordinates.tau:
+    if not order.blind and not coordinates.tau:
         raise ValueError("adaptive Gibbs sampling draws its coordinates: give a temperature above 0")
-    if correct and any(f in (confidence, stale) for _, f in order.terms):
-        raise ValueError("confidence and stale depend on draws, not on Y alone: no correction makes such a chain exact")
-    adaptive = correct and bool(order.reads)
+    adaptive = correct and not order.blind
     return Decoder(coordinates, symbols, steps=1, edit=Metropolis(coordinates) if adaptive else REPLACE)
 
 
@@ -59,6 +59,7 @@ def chains(
 ) -> Samples:
     """Run one chain a row; keep `samples` states, `thin` steps apart, after `burn_in` steps.
 
+    A chain begins when its canvas is written: what is masked is filled first, one symbol a step, and not counted.
     A masked language model's conditionals need not agree with any joint distribution, so on a BERT this is a
     heuristic; on a model whose conditionals do agree it samples that joint.
     """
@@ -67,13 +68,25 @@ def chains(
     total = burn_in + samples * thin
     cost = Cost()
     kept: list[Tensor] = []
-    end = state
+    end = state = _written(model, context, state, decoder, cost)
     for t, end in enumerate(_states(model, context, state, replace(decoder, steps=total), cost), 1):
         if t > burn_in and (t - burn_in) % thin == 0:
             kept.append(end.tokens)
     accepted = end.memory.get("accepted")
     rate = torch.ones_like(end.score) if accepted is None else accepted / total
     return Samples(torch.stack(kept), rate, cost)
+
+
+def _written(model: Model, context: Any, state: State, decoder: Decoder, cost: Cost) -> State:
+    """Where the chains begin: the canvas, its masks drawn one by one."""
+    blank = state.masked.any(-1)
+    if not bool(blank.any()):
+        return state
+    once = replace(decoder.coordinates, among=masked)
+    filled = decode(model, context, state, replace(decoder, coordinates=once, steps=None, edit=REPLACE))
+    cost.add(filled.cost)
+    seed = torch.where(blank, combine(state.seed, BEGIN), state.seed)  # further draws are other numbers
+    return state.but(tokens=filled.tokens, logp=filled.logp, seed=seed, view=None)
 
 
 def _states(model: Model, context: Any, state: State, decoder: Decoder, cost: Cost) -> Iterator[State]:

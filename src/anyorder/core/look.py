@@ -32,6 +32,12 @@ class Cost:
     canvases: int = 0  # canvas rows passed through the model
     head_rows: int = 0  # rows projected onto the vocabulary
 
+    def add(self, other: Cost) -> None:
+        """What something else cost, as well."""
+        self.forwards += other.forwards
+        self.canvases += other.canvases
+        self.head_rows += other.head_rows
+
 
 @dataclass
 class Reader:
@@ -170,7 +176,7 @@ class Reader:
         x, symbols = logits.to(state.logp.dtype), self.symbols
         out: dict[str, Tensor] = {}
         before = "current" in reads or not symbols.renormalise
-        in_place = x.gather(-1, tokens[n, i, None])[:, 0] if before else x[:, 0]
+        in_place = _at(x, tokens[n, i]) if before else x[:, 0]
         if self.banned is None:
             self.banned = torch.tensor(symbols.banned(state, x.shape[-1]), dtype=torch.int64, device=x.device)
         lost = x.index_select(-1, self.banned) if before else x  # (m, banned)
@@ -212,6 +218,12 @@ class Reader:
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
+
+
+def _at(x: Tensor, token: Tensor) -> Tensor:
+    """x (m, V) at `token` (m,); a symbol that the head leaves out (<mask>, in some models) has log p = −∞: (m,)."""
+    value = x.gather(-1, token.clamp_max(x.shape[-1] - 1)[:, None])[:, 0]
+    return torch.where(token < x.shape[-1], value, -torch.inf)
 
 
 def maximum(x: Tensor) -> tuple[Tensor, Tensor]:

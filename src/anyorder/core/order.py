@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
@@ -27,12 +27,21 @@ class Order:
     """φ: (state, view) → (N, L). `reads` names the View fields it needs; empty: it chooses without looking."""
 
     reads: frozenset[str] = frozenset()
+    blind: bool = False  # is φ known not to depend on the symbols Y: on the canvas's shape, the step and noise alone?
+
+    @property
+    def remembers(self) -> bool:
+        """Does φ depend on earlier steps?"""
+        return type(self).remember is not Order.remember
 
     def __call__(self, state: State, view: View) -> Tensor:
         raise TypeError(f"{type(self).__name__} does not say how it scores positions: define __call__")
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-        """What to carry along after coordinates z (N, L) were chosen: (N, …) tensors merged into state.memory."""
+        """What to carry along after coordinates z (N, L) were chosen: (N, …) tensors, to be read by `state.recall`.
+
+        A key that begins with "position:" says that the second dimension is that of positions.
+        """
         return {}
 
     @property
@@ -61,6 +70,8 @@ class Feature(Order):
     name: str
     score: Callable[[State, View], Tensor] = field(compare=False, repr=False)
     reads: frozenset[str] = frozenset()
+    blind: bool = False
+    remembers: bool = False
 
     def __call__(self, state: State, view: View) -> Tensor:
         return self.score(state, view)
@@ -71,7 +82,7 @@ class Feature(Order):
 
 @dataclass(frozen=True)
 class Sum(Order):
-    """Σ_j α_j φ_j."""
+    """Σ_j α_j φ_j. Of terms that remember, each has a drawer of its own in the memory."""
 
     parts: tuple[tuple[float, Order], ...]
 
@@ -83,12 +94,32 @@ class Sum(Order):
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset().union(*(f.reads for _, f in self.parts))
 
+    @property
+    def blind(self) -> bool:  # type: ignore[override]
+        return all(f.blind for _, f in self.parts)
+
+    @property
+    def remembers(self) -> bool:
+        return any(f.remembers for _, f in self.parts)
+
     def __call__(self, state: State, view: View) -> Tensor:
-        scores = (f(state, view) if w == 1 else w * f(state, view) for w, f in self.parts)
+        scores = []
+        for (w, f), drawer in zip(self.parts, self._drawers, strict=True):
+            score = f(_opened(state, drawer), view)
+            scores.append(score if w == 1 else w * score)
         return reduce(torch.add, scores)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-        return {k: v for _, f in self.parts for k, v in f.remember(state, view, z).items()}
+        carried: dict[str, Tensor] = {}
+        for (_, f), drawer in zip(self.parts, self._drawers, strict=True):
+            carried |= {key + drawer: value for key, value in f.remember(_opened(state, drawer), view, z).items()}
+        return carried
+
+    @cached_property
+    def _drawers(self) -> tuple[str, ...]:
+        """What the keys of each term end in: nothing for the first that remembers, "@1" for the second, …"""
+        before = [sum(f.remembers for _, f in self.parts[:j]) for j in range(len(self.parts))]
+        return tuple(f"@{n}" if n and f.remembers else "" for n, (_, f) in zip(before, self.parts, strict=True))
 
     def __str__(self) -> str:
         text = ""
@@ -96,6 +127,14 @@ class Sum(Order):
             sign = " - " if weight < 0 else " + "
             text += sign + ("" if abs(weight) == 1 else f"{abs(weight)!r}*".replace(".0*", "*")) + str(feature)
         return text[3:] if text.startswith(" + ") else "-" + text[3:]
+
+
+def _opened(state: State, drawer: str) -> State:
+    """The state with the memory that a term with this drawer knows."""
+    if not drawer:
+        return state
+    own = {key.removesuffix(drawer): value for key, value in state.memory.items() if key.endswith(drawer)}
+    return state.but(memory=own)
 
 
 def _field(name: str, sign: float = 1.0) -> Callable[[State, View], Tensor]:
@@ -127,15 +166,17 @@ def _stale(state: State, view: View) -> Tensor:
 # The paper's three features.
 negent = Feature("negent", _field("entropy", -1), frozenset({"entropy"}))  # φ_negent = −H(y_i | …)
 logp = Feature("logp", _surprise, frozenset({"current"}))  # φ_logp = −log p(y_i = y_i^t | …)
-position = Feature("position", _position)  # φ_pos = −log(|t − i| + ε)
+position = Feature("position", _position, blind=True)  # φ_pos = −log(|t − i| + ε)
 
 # What others choose by.
-random = Feature("random", _random)  # Gumbel noise: alone it is uniform, w·random is sampling at temperature w
-leftmost = Feature("leftmost", lambda s, v: -s.place.to(s.logp.dtype))
-rightmost = Feature("rightmost", lambda s, v: s.place.to(s.logp.dtype))
+random = Feature(
+    "random", _random, blind=True
+)  # Gumbel noise: alone it is uniform, w·random is sampling at temperature w
+leftmost = Feature("leftmost", lambda s, v: -s.place.to(s.logp.dtype), blind=True)
+rightmost = Feature("rightmost", lambda s, v: s.place.to(s.logp.dtype), blind=True)
 confidence = Feature("confidence", _field("logp"), frozenset({"logp"}))  # log p of the proposed symbol
 margin = Feature("margin", _field("margin"), frozenset({"margin"}))  # p₍₁₎ − p₍₂₎
-stale = Feature("stale", _stale)  # −log p of the symbol when it was written (Mask-Predict)
+stale = Feature("stale", _stale, remembers=True)  # −log p of the symbol when it was written (Mask-Predict)
 
 FEATURES: dict[str, Feature] = {
     f.name: f for f in (negent, logp, position, random, leftmost, rightmost, confidence, margin, stale)

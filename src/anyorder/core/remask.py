@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.edit import Look, Replacing, erase, write
+from anyorder.core.count import ONE
+from anyorder.core.edit import Edited, Look, Replacing, erase, write
 from anyorder.core.noise import ACCEPT, TAKE_BACK, grid, uniform
 from anyorder.core.state import State, View, merge
 
@@ -31,12 +32,12 @@ class PathPlanning(Replacing):
     eta: float = 1.0
     reads: frozenset[str] = frozenset({"current"})
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         assert view.current is not None
         score = torch.where(z, view.logp, self.eta * view.current)
         new = write(state, z, view)
         keep = (state.length * (state.step + 1) + self.steps - 1) // self.steps
-        return erase(new, lowest(score, state.open, state.length - keep))
+        return Edited(erase(new, lowest(score, state.open, state.length - keep)), z)
 
 
 @dataclass(frozen=True)
@@ -59,10 +60,10 @@ class ReMDM(Replacing):
         before, after = state.step.double() / self.steps, (state.step + 1).double() / self.steps
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         written = state.open & ~state.masked & ~z
         u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
-        return erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None]))
+        return Edited(erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None])), z)
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,14 @@ class TakeBack(Replacing):
 
     p: float
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         new = write(state, z, view)
         written = new.open & ~new.masked
         again = look(new, written, reads=frozenset({"current"}), conditionals="masked")
         assert again.current is not None
         doubtful = written & (again.current.exp() < self.p)
         allowance = (z.sum(-1) - 1).clamp_min(0)
-        return erase(new, lowest(again.current, doubtful, torch.minimum(allowance, doubtful.sum(-1))))
+        return Edited(erase(new, lowest(again.current, doubtful, torch.minimum(allowance, doubtful.sum(-1)))), z)
 
 
 @dataclass(frozen=True)
@@ -92,17 +93,34 @@ class Metropolis(Replacing):
 
     q_i is the probability of choosing coordinate i before and after the change. The chain that picks coordinates by
     a softmax of features is not stationary at p without it, because the softmax's normaliser depends on the symbol
-    being replaced. Positions that hold <mask> are always accepted: there the chain has not begun.
+    being replaced. Positions that hold <mask> are always accepted: there the chain has not begun. q_i has to be a
+    function of Y: an order that looks at what was drawn, or back at earlier steps, is refused.
     """
 
     coordinates: Coordinates
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
+    def __post_init__(self) -> None:
+        c = self.coordinates
+        if "logp" in c.reads or c.order.remembers:
+            raise ValueError(
+                f"the order {c.order} depends on draws or on earlier steps, not on Y alone: no correction makes such "
+                "a chain exact (correct=False runs it as it is)"
+            )
+        if c.count != ONE:
+            raise ValueError(f"the correction is for one coordinate a step, not {c.count.name}")
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         c = self.coordinates
         region = c.among.candidates(state)
-        judge = look(state, region, reads=c.reads, conditionals=c.conditionals) if state.view is None else state.view
+
+        def judged(y: State) -> View:
+            if not c.reads:  # an order that reads Y itself
+                return View(y.tokens, y.logp)
+            return look(y, region, reads=c.reads, conditionals=c.conditionals)
+
+        judge = judged(state) if state.view is None else state.view
         new = write(state, z, view)
-        after = look(new, region, reads=c.reads, conditionals=c.conditionals)
+        after = judged(new)
         ratio = c.log_probs(new, after, region) - c.log_probs(state, judge, region)  # (N, L)
         ratio = torch.where(z, ratio, 0.0).sum(-1)
         u = uniform(state.seed, state.step, ACCEPT).to(ratio.dtype)
@@ -110,9 +128,10 @@ class Metropolis(Replacing):
         keep = accept[:, None]
         memory = dict(state.memory)
         memory["accepted"] = state.recall("accepted", torch.zeros_like(state.score)) + accept.to(state.score.dtype)
-        return new.but(
+        chain = new.but(
             tokens=torch.where(keep, new.tokens, state.tokens),
             logp=torch.where(keep, new.logp, state.logp),
             memory=memory,
-            view=merge(keep.expand_as(z), after, judge),
+            view=merge(keep.expand_as(z), after, judge) if c.reads else None,
         )
+        return Edited(chain, z & keep)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from anyorder.core.decode import decode
 from anyorder.core.decoder import Decoder
+from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
 from anyorder.core.state import State
@@ -50,6 +51,12 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
     """
     if samples < 1:
         raise ValueError(f"a Monte Carlo estimate needs at least 1 sample, got {samples}")
+    if not decoder.coordinates.among.blank or type(decoder.edit) is not Replace or decoder.symbols.may_mask:
+        raise ValueError(
+            "log p(Y|X) sums over paths that write every position once; this decoder goes back to written positions "
+            "(or may leave some), so other symbols could have stood there in between: use a decoder among the masked "
+            "positions"
+        )
     if "logp" in decoder.coordinates.reads:
         raise ValueError("coordinates chosen by the proposed symbol's log p would be chosen by Y: use another order")
     n = len(state.tokens)
@@ -64,6 +71,9 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
         many,
         tokens=many.tokens.masked_fill(many.open, many.mask_id),
         logp=torch.zeros_like(many.logp),
+        step=torch.zeros_like(many.step),
+        memory={},
+        view=None,
         score=torch.zeros_like(many.score),
         seed=many.seed + (draw << 40),
         row=torch.arange(len(rows), device=rows.device),

@@ -96,7 +96,8 @@ class State:
         if not changes.keys() <= State.__dataclass_fields__.keys():
             raise TypeError(f"a state has no {', '.join(changes.keys() - State.__dataclass_fields__.keys())}")
         fields = self.__dict__ | changes
-        fields.pop("masked", None)
+        if "open" in changes or "tokens" in changes:
+            fields.pop("masked", None)
         if "open" in changes:
             fields.pop("place", None)
             fields.pop("length", None)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.decoder import Decoder
+from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import State, View
 
@@ -32,7 +33,8 @@ class Step(NamedTuple):
     logz: Tensor  # (n,) log p(z)
     view: View  # p(y | Y^t, X) at z, as the symbols were drawn
     state: State  # Y^{t+1}
-    judged: View | None = None  # the view that the coordinates were chosen by, where they looked
+    judged: View | None  # the view that the coordinates were chosen by, where they looked
+    written: Tensor  # (n, L) bool: the coordinates whose symbol was put in place (not: rejected, or no room for it)
 
 
 class _Task(NamedTuple):
@@ -42,13 +44,15 @@ class _Task(NamedTuple):
     context: Any
     state: State
     decoder: Decoder
+    region: Tensor  # (N, L) the candidates
     left: Tensor | None  # (N, L) masks that have to be written now
     ahead: bool  # will the next step judge by this one's pass?
     top: int  # best symbols to report of each position
 
     def take(self, rows: Tensor, **changes: Any) -> _Task:
         left = None if self.left is None else self.left[rows]
-        return self._replace(context=self.context.take(rows), state=self.state.take(rows).but(**changes), left=left)
+        state = self.state.take(rows).but(**changes)
+        return self._replace(context=self.context.take(rows), state=state, region=self.region[rows], left=left)
 
     def look(self, at: Tensor, **how: Any) -> View:
         edit, c = self.decoder.edit, self.decoder.coordinates
@@ -68,14 +72,14 @@ def step(
     last = decoder.last(state)
     left = None if last is None else state.masked & last[:, None]
     ahead = decoder.coordinates.reuse and bool(decoder.coordinates.reads) and (last is None or not bool(last.all()))
-    task = _Task(reader, context, state, decoder, left, ahead, top)
+    task = _Task(reader, context, state, decoder, decoder.candidates(state), left, ahead, top)
     judged = _judge(task)
     seen = View(state.tokens, state.logp) if judged is None else judged
     z, logz = _choose(task, seen)
     view = _read(task, z, judged)
-    new = _write(task, z, logz, view, judged, seen)
+    new, written = _write(task, z, logz, view, judged, seen)
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
-    return Step(rows, state, z, logz, view, new, judged)
+    return Step(rows, state, z, logz, view, new, judged, written)
 
 
 def _judge(task: _Task) -> View | None:
@@ -84,7 +88,7 @@ def _judge(task: _Task) -> View | None:
     if not c.reads:
         return None
     if state.view is None:
-        return task.look(_either(c.among.candidates(state), task.left), conditionals=c.conditionals)
+        return task.look(_either(task.region, task.left), conditionals=c.conditionals)
     if (joined := _joined(state)) is None:
         return state.view
     kept, new = joined
@@ -93,8 +97,10 @@ def _judge(task: _Task) -> View | None:
 
 def _choose(task: _Task, seen: View) -> tuple[Tensor, Tensor]:
     """The coordinates z (N, L) and log p(z) (N,)."""
-    z, logz = task.decoder.coordinates.choose(task.state, seen)
-    return _either(z, task.left), logz
+    z, logz = task.decoder.coordinates.choose(task.state, seen, task.region)
+    if task.left is None:
+        return z, logz
+    return z | task.left, logz.masked_fill(task.left.any(-1), 0.0)  # what has to be written is certain
 
 
 def _read(task: _Task, z: Tensor, judged: View | None) -> View:
@@ -131,17 +137,33 @@ def _settled(task: _Task, z: Tensor, judged: View) -> View:
     return View(*map(put, judged, fresh))  # type: ignore[arg-type]
 
 
-def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None, seen: View) -> State:
-    """Y^{t+1}, its score, and what is carried along."""
+def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None, seen: View) -> Edited:
+    """Y^{t+1}, its score, what is carried along, and which symbols were put in place."""
     c, state = task.decoder.coordinates, task.state
-    new = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
+    new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
-    gained = torch.where(z, view.logp, 0.0).cumsum(-1)[:, -1]  # from left to right: padding does not change rounding
+    gained = torch.where(written, view.logp, 0.0).cumsum(-1)[:, -1]  # left to right: padding changes no rounding
     known = new.view
     if task.ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
     new = new.but(score=state.score + logz + gained, step=state.step + 1, memory=memory, view=known)
-    return task.decoder.length.finish(new)
+    new = task.decoder.length.finish(new)
+    if state.budget is None:
+        _check_progress(state, new)
+    return Edited(new, written)
+
+
+def _check_progress(before: State, after: State) -> None:
+    """Without a number of steps, every step has to change something, or there would be no end."""
+    if after.tokens.shape != before.tokens.shape:
+        return
+    same = ~((after.tokens != before.tokens) | (after.open != before.open)).any(-1)
+    if bool(same.any()):
+        n = int(same.nonzero()[0])
+        raise ValueError(
+            f"row {int(before.row[n])}, step {int(before.step[n])}: the step changed nothing, and the decoder has no "
+            "number of steps to end at: give it `steps`, or a count and a region that write what is masked"
+        )
 
 
 def _either(z: Tensor, more: Tensor | None) -> Tensor:

@@ -65,26 +65,30 @@ class Policy(nn.Module, Order):
     def reads(self) -> frozenset[str]:  # type: ignore[override]
         return frozenset({"hidden"}).union(*(FEATURES[name].reads for name in self.features))
 
+    @property
+    def remembers(self) -> bool:
+        return self.history > 0 or any(FEATURES[name].remembers for name in self.features)
+
     def forward(self, state: State, view: View) -> Tensor:
         """f_θ(h_i, h̄): (N, L)"""
         return self.scores(self.inputs(state, view))
 
     def inputs(self, state: State, view: View) -> Inputs:
-        hidden = view.hidden
-        assert hidden is not None
+        assert view.hidden is not None
+        hidden = view.hidden.to(self.inner.weight.dtype)  # a model in half precision gives halves
         if hidden.shape[-1] != self.width:
             raise PolicyError(
                 f"this policy reads hidden states of width {self.width}, the model gives {hidden.shape[-1]}: "
                 f"it was trained for {self.about.get('model', 'another model')}; train one for this model"
             )
-        weight = state.open / state.open.sum(-1, keepdim=True)
+        weight = (state.open / state.open.sum(-1, keepdim=True)).to(hidden.dtype)
         past, count = hidden.new_zeros(len(hidden), self.width), torch.zeros_like(state.row)
         if CHOSEN in state.memory:
             filled = state.recall(FILLED, False)
-            past, count = (state.memory[CHOSEN] * filled[..., None]).sum(1), filled.sum(-1)
+            past, count = (state.memory[CHOSEN].to(hidden.dtype) * filled[..., None]).sum(1), filled.sum(-1)
         candidates = state.masked
         phi = [FEATURES[name](state, view).masked_fill(~candidates, 0.0) for name in self.features]
-        columns = [c for f in phi for c in (f, reciprocal_rank(f, candidates))]
+        columns = [c.to(hidden.dtype) for f in phi for c in (f, reciprocal_rank(f, candidates))]
         features = torch.stack(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
         return Inputs(hidden, features, candidates, torch.einsum("nl,nld->nd", weight, hidden), past, count)
 

@@ -22,7 +22,6 @@ from anyorder.core import (
     Feature,
     Model,
     Order,
-    Replace,
     State,
     Step,
     Symbols,
@@ -138,13 +137,14 @@ class Planned(Order):
 
 
 @dataclass(frozen=True)
-class Stop(Replace):
-    """Replace, and stop after T(L) steps, whatever is masked then."""
+class AtMost:
+    """T = min(L, steps) + extra, each row by its own length."""
 
-    steps: Callable[[Tensor], Tensor]  # L (N,) → T (N,)
+    steps: int
+    extra: int
 
-    def pending(self, state: State) -> Tensor:
-        return state.open & (state.step < self.steps(state.length))[:, None]
+    def __call__(self, length: Tensor) -> Tensor:
+        return length.clamp_max(self.steps) + self.extra
 
 
 def weights(strategy: str | Sequence[float]) -> Weights:
@@ -241,12 +241,11 @@ def constant_time(
         raise ValueError(f"a constant-time decoder needs at least 1 step, got {steps}")
     extra = int(schedule == "constant" and switches.empty_pass)
 
-    def cut(L: Tensor) -> Tensor:
-        return L.clamp_max(steps) + extra
+    cut = AtMost(steps, extra)
 
     def ending(coordinates: Coordinates) -> Decoder:
         if switches.leave_masks:
-            return Decoder(coordinates, ANYTHING, edit=Stop(cut))
+            return Decoder(coordinates, ANYTHING, steps=cut)
         return Decoder(coordinates, steps=steps + extra)
 
     if schedule == "all":

@@ -40,14 +40,12 @@ def record(
 
 def _step(step: Step, n: int, after: State, strings: Strings, insert: Insert | None) -> TraceStep:
     before, view = step.before, step.view
-    where = step.z[n].nonzero()[:, 0]
+    where = step.written[n].nonzero()[:, 0]
     erased = []
     if insert is not None:  # a slot that was closed has nothing written in it
         where = where[view.token[n, where] != insert.stop_id]
     else:
         masked = after.masked[0]
-        kept = (after.tokens[0] == view.token[n]) | masked  # a rejected proposal (Metropolis) was never written
-        where = where[kept[where]]
         erased = (masked & (step.z[n] | ~before.masked[n])[: len(masked)]).nonzero()[:, 0].tolist()
     alternatives = None
     if view.top_token is not None and view.top_logp is not None:
