@@ -37,12 +37,13 @@ def convert(
 
     from anyorder.data.read import DataError
     from anyorder.errors import ModelError
+    from anyorder.files import FileError
     from anyorder.models.convert import convert_xlm
 
     try:
         with Console(stderr=True).status(Text(f"converting {visible(str(checkpoint))}")):
             read = convert_xlm(checkpoint, folder, codes=codes, text=text, half=half)
-    except (ModelError, DataError) as error:
+    except (ModelError, DataError, FileError) as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:
         raise typer.BadParameter(f"can not write {folder}: {error.strerror}") from None

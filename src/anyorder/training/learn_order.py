@@ -12,10 +12,12 @@ from pathlib import Path
 import torch
 
 from anyorder.data.read import read_texts
+from anyorder.files import plain_name
 from anyorder.models.policy import Policy, check_width
 from anyorder.text.writer import Writer
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
 from anyorder.training.config import ConfigError, Corpus, Data, build
+from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
@@ -51,6 +53,8 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
     try:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
+        if not plain_name(config.name):
+            raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")
     except (ConfigError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     return replace(config, data=replace(config.data, root=str(root))) if root else config
@@ -111,6 +115,10 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
     state = load_checkpoint(out / CHECKPOINT)
     if state is not None:
         trainer.restore(state, out / CHECKPOINT)
+    about = {name: value for name, value in asdict(config).items() if name not in ("name", "policy", "data")}
+    corpora = {name: value for name, value in asdict(config.data).items() if name != "root"}
+    free = () if trainer.iteration >= settings.iterations else ("policy",)
+    agree(out / "run.json", {**about, "data": corpora, "policy": asdict(settings)}, free)
     write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     log = Log(out / LOG, trainer.iteration)
     with Bar(config.name, settings.iterations, trainer.iteration, task.measure) as bar:
