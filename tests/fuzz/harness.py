@@ -76,7 +76,7 @@ def run(arguments: list[str], stdin: bytes = b"") -> Outcome:
 
 
 def refused(errors: tuple[type[Exception], ...], work: Callable[[], object]) -> str:
-    """"ok", or the name of an error of the family; others are ours and go on."""
+    """ "ok", or the name of an error of the family; others are ours and go on."""
     try:
         with limited():
             work()

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 HOSTILE = [
     "", " ", "\t", "Ein Hund.", "[/b]", "[bold]x[/bold]", "[link=file:///]x[/link]", "\x1b[31mred", "\x1b]0;title\x07",
     "\u202eabc", "\ufeff", "\x00", "a\x00b", "\udc80", "\ud800", "ein\udcffes", "<mask>", "[MASK]", "{}", "{0}", "%s",
-    "今天[MASK][MASK]很好。", "x" * 300, "wort " * 80, "e\u0301" * 20, "👩\u200d👩\u200d👧", "a\r\nb", "▁▁", "</s>", "-", "--", "-x",
+    "今天[MASK][MASK]很好。", "x" * 300, "wort " * 80, "e\u0301" * 20, "a\r\nb", "▁▁", "</s>", "-", "--",
+    "-x", "👩\u200d👩\u200d👧",
     "<script>alert(1)</script>", "../../x", "/dev/full", "NaN", "1e999", "0x10", "١٢",
 ]  # fmt: skip
 NUMBERS = ["0", "1", "2", "3", "-1", "0.5", "1.5", "nan", "inf", "-inf", "1e9", "2e400", "9" * 30, str(2**63), "", "x"]
@@ -26,7 +27,9 @@ REGIONS = ["masked", "everywhere", "revisit", "block", "dilated", "nowhere"]
 numbers = st.one_of(
     st.sampled_from(NUMBERS), st.integers(-5, 40).map(str), st.floats(allow_nan=True, allow_infinity=True).map(str)
 )
-texts = st.one_of(st.sampled_from(HOSTILE), st.text(max_size=40), st.lists(st.sampled_from(HOSTILE), max_size=4).map("".join))
+texts = st.one_of(
+    st.sampled_from(HOSTILE), st.text(max_size=40), st.lists(st.sampled_from(HOSTILE), max_size=4).map("".join)
+)
 arguments = texts.map(lambda t: "".join(c for c in t if c != "\x00"))  # no shell can pass on a zero byte
 
 
@@ -38,7 +41,12 @@ def calls(names: Sequence[str]) -> st.SearchStrategy[str]:
 
 def sums() -> st.SearchStrategy[str]:
     """Sums of features, well formed and not."""
-    term = st.builds(lambda n, s, f: f"{n}{s}{f}", st.one_of(st.just(""), numbers), st.sampled_from(["*", "", " * "]), st.sampled_from(NAMES))
+    term = st.builds(
+        lambda n, s, f: f"{n}{s}{f}",
+        st.one_of(st.just(""), numbers),
+        st.sampled_from(["*", "", " * "]),
+        st.sampled_from(NAMES),
+    )
     nested = st.integers(1, 600).map(lambda n: "(" * n + "logp" + ")" * n)
     signs = st.integers(1, 2000).map(lambda n: "-" * n + "logp")
     joined = st.lists(term, min_size=1, max_size=5).flatmap(
@@ -76,11 +84,15 @@ def flags(draw: st.DrawFn, known: dict[str, st.SearchStrategy[str] | None], most
     out: list[str] = []
     for name in draw(st.lists(st.sampled_from(sorted(known)), max_size=most, unique=True)):
         values = known[name]
-        out += [name] if values is None else [f"{name}={draw(values)}"] if name.startswith("--") else [name, draw(values)]
+        out += (
+            [name] if values is None else [f"{name}={draw(values)}"] if name.startswith("--") else [name, draw(values)]
+        )
     return [a.replace("\x00", "") for a in out]
 
 
-small = st.one_of(st.integers(-2, 4).map(str), st.integers(5, 12).map(str), st.sampled_from(["1000000", "x", "nan", ""]))
+small = st.one_of(
+    st.integers(-2, 4).map(str), st.integers(5, 12).map(str), st.sampled_from(["1000000", "x", "nan", ""])
+)
 PLAN: dict[str, st.SearchStrategy[str] | None] = {
     "--order": orders, "--count": counts, "--steps": steps, "--among": regions, "--beam": small, "--positions": small,
     "--temperature": numbers, "--seed": numbers,
@@ -97,10 +109,19 @@ def translations(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     options = flags(draw, {**PLAN, **SHOW, **more}, 4)
     for flag, name in (("-o", "{out}"), ("--trace", "{trace}"), ("-i", "{in}")):
         if draw(st.integers(0, 2)) == 0:
-            options += [flag, draw(st.sampled_from([name, name, name, "{in}", "{out}", "{folder}", "/dev/full", "{gz}"]))]
+            options += [
+                flag,
+                draw(st.sampled_from([name, name, name, "{in}", "{out}", "{folder}", "/dev/full", "{gz}"])),
+            ]
     if draw(st.integers(0, 3)) == 0:
         options.append("--resume")
     return options, draw(st.lists(arguments, max_size=3))
+
+
+OWN = {
+    "fill": ["-n"], "infill": ["-n", "--length"], "generate": ["-n", "--length", "--top-k", "--top-p"],
+    "score": ["--tokens"],
+}  # fmt: skip
 
 
 @st.composite
@@ -108,16 +129,21 @@ def writings(draw: st.DrawFn) -> list[str]:
     """A command line of fill, infill, generate or score."""
     command = draw(st.sampled_from(["fill", "infill", "generate", "score"]))
     known: dict[str, st.SearchStrategy[str] | None] = {"--json": None, **({} if command == "score" else PLAN)}
-    for flag in {"fill": ["-n"], "infill": ["-n", "--length"], "generate": ["-n", "--length", "--top-k", "--top-p"], "score": ["--tokens"]}[command]:
-        known[flag] = None if flag == "--tokens" else st.one_of(small, numbers, st.sampled_from(["1-3", "2..4", "1-1000000", "3-1"]))
+    ranges = st.one_of(small, numbers, st.sampled_from(["1-3", "2..4", "1-1000000", "3-1"]))
+    for flag in OWN[command]:
+        known[flag] = None if flag == "--tokens" else ranges
     said = draw(st.lists(st.one_of(arguments, st.sampled_from(["the [MASK] sat", "a {} b {}", "{} " * 8])), max_size=2))
-    given = [a for a in said[: 1 if command == "generate" else 2]]
+    given = said[: 1 if command == "generate" else 2]
     return [command, *flags(draw, known, 3), "--", *given]
 
 
 def json_values() -> st.SearchStrategy[Any]:
     leaves = st.one_of(st.none(), st.booleans(), st.integers(-9, 10**6), st.floats(), st.sampled_from(HOSTILE))
-    return st.recursive(leaves, lambda x: st.one_of(st.lists(x, max_size=3), st.dictionaries(st.sampled_from(HOSTILE), x, max_size=3)), max_leaves=6)
+    return st.recursive(
+        leaves,
+        lambda x: st.one_of(st.lists(x, max_size=3), st.dictionaries(st.sampled_from(HOSTILE), x, max_size=3)),
+        max_leaves=6,
+    )
 
 
 @st.composite
@@ -159,6 +185,12 @@ def _replaced(draw: st.DrawFn, good: bytes) -> bytes:
     return (text if whole else "\n".join([*lines[:at], text, *lines[at + 1 :]])).encode("utf-8", "replace")
 
 
+SETTINGS = [
+    "0", "-1", "1", "10", "1000000000", "nan", "inf", "[]", "{}", "true", '"x"', '"../../x"', "[0.9, 2]", "1.5",
+    "[" * 3000,
+]  # fmt: skip
+
+
 @st.composite
 def configurations(draw: st.DrawFn, good: str) -> str:
     """A TOML configuration of which some settings are something else."""
@@ -166,6 +198,6 @@ def configurations(draw: st.DrawFn, good: str) -> str:
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(lines) - 1))
         key = lines[at].split("=")[0].strip()
-        value = draw(st.one_of(st.sampled_from(["0", "-1", "1", "10", "1000000000", "nan", "inf", "[]", "{}", "true", '"x"', '"../../x"', "[0.9, 2]", "1.5", "[" * 3000]), numbers))
+        value = draw(st.one_of(st.sampled_from(SETTINGS), numbers))
         lines[at] = draw(st.sampled_from([f"{key} = {value}", value, "", f"[{key}]"]))
     return "\n".join(lines)
