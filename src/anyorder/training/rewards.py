@@ -2,7 +2,8 @@
 
     r_t = Q(Y^{t+1}) − Q(Y^t)
 
-With Q = −edit distance that is the paper's reward. A reward that is not `dense` pays the same sum at the end.
+With Q = −edit distance that is the paper's reward. A reward that is not `dense` pays the same sum at the end. Where
+passes are to be saved, each step costs `price` besides: the sum is Q − λ · passes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ Quality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and th
 class Reward:
     quality: Quality
     dense: bool = True
+    price: float = 0.0  # λ
 
 
 def written(state: State) -> list[list[int]]:
@@ -69,11 +71,11 @@ REWARDS: dict[str, Quality] = {
 }
 
 
-def find_reward(name: str, dense: bool = True) -> Reward:
+def find_reward(name: str, dense: bool = True, price: float = 0.0) -> Reward:
     """A reward by its name, or a user's own quality function as "module:function"."""
     if name in REWARDS:
-        return Reward(REWARDS[name], dense)
+        return Reward(REWARDS[name], dense, price)
     module, _, function = name.partition(":")
     if not function:
         raise ValueError(f'no reward {name!r}; there are {", ".join(REWARDS)}, or your own as "module:function"')
-    return Reward(getattr(importlib.import_module(module), function), dense)
+    return Reward(getattr(importlib.import_module(module), function), dense, price)
