@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from anyorder import load
-from anyorder.experiments.corpora import load_corpus
+from anyorder.data.test_sets import load_corpus
 from anyorder.experiments.evaluate import quality
-from anyorder.plan import Plan
+from anyorder.text.plan import Plan
 
 ORDERS = ("uniform", "left2right", "least2most", "easy-first", "learned")
 DIRECTIONS = {"de-en": "De→En", "en-de": "En→De"}

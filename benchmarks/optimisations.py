@@ -23,14 +23,14 @@ from anyorder import recipes
 from anyorder.bench.ours import decode_batch
 from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
-from anyorder.machine import keep_freed_memory, side_by_side
 from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
+from anyorder.models.machine import keep_freed_memory, side_by_side
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source
 from anyorder.models.translation import Symbols as Ids
-from anyorder.search import batches
+from anyorder.text.batching import batches
 
 BAN = (0, 1, 2, 3)
 SHIPPED = Architecture(8000, 192, 4, 4, 512, positions=128)

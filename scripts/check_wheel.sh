@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 tar -tzf "$work"/dist/*.tar.gz >"$work/sdist.txt"
 .venv/bin/python -m zipfile -l "$work"/dist/*.whl >"$work/wheel.txt"
-for name in $(git ls-files src/anyorder/shipped src/anyorder/web | sed 's,^src/,,'); do
+for name in $(git ls-files src/anyorder/shipped src/anyorder/traces/web | sed 's,^src/,,'); do
     grep -q "/src/$name\$" "$work/sdist.txt" || { echo "the sdist lacks $name"; exit 1; }
     grep -q "^$name " "$work/wheel.txt" || { echo "the wheel lacks $name"; exit 1; }
 done

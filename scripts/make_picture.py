@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import anyorder
-from anyorder.picture import svg
+from anyorder.traces.picture import svg
 
 ROOT = Path(__file__).parents[1]
 SENTENCE = "Zwei Kinder spielen am Strand mit einem kleinen braunen Hund."

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from anyorder import load
-from anyorder.catalog import SHIPPED
-from anyorder.experiments.corpora import load_corpus
+from anyorder.data.test_sets import load_corpus
 from anyorder.experiments.evaluate import quality
-from anyorder.plan import Plan
+from anyorder.models.catalog import SHIPPED
+from anyorder.text.plan import Plan
 from anyorder.training.run import export
 
 STAGES = {"de-en": "masked-redistilled", "de-en-ar": "ar-back"}

@@ -12,9 +12,9 @@ import torch
 from anyorder.models import save_model
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.tokenizer import train_tokenizer
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Symbols
-from anyorder.training.tokenizer import train_tokenizer
 
 TEXTS = ["Ein Hund läuft am Strand.", "Zwei Kinder spielen im Garten.", "A dog runs on the beach."] * 3
 LENGTHS = {str(s): {str(s): 5, str(s + 1): 3, str(max(1, s - 1)): 2} for s in range(1, 41)}

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from cli_support import build_bert, build_translator
 
-from anyorder.policy import Policy
+from anyorder.models.policy import Policy
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])

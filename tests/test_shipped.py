@@ -7,7 +7,7 @@ import time
 import pytest
 
 import anyorder
-from anyorder import catalog
+from anyorder.models import catalog
 
 NAMES = catalog.shipped()
 needs_model = pytest.mark.skipif("de-en" not in NAMES, reason="no trained model is in this checkout yet")

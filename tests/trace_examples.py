@@ -6,7 +6,7 @@ import math
 import random
 from dataclasses import replace
 
-from anyorder.trace import Trace, TraceStep
+from anyorder.traces.trace import Trace, TraceStep
 
 SOURCE = "Zwei junge Männer spielen an einem sonnigen Nachmittag Fußball am Strand und lachen dabei."
 TARGET = [

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from anyorder.core import Order, Symbols, begin, confidence, decode, leftmost, logp, margin, negent, random
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.decode import Decoder
-from anyorder.policy import Policy
+from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import load_checkpoint, save_checkpoint
 from anyorder.training.learn_order import learn
 from anyorder.training.ppo import Settings

@@ -12,19 +12,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from anyorder.plan import Plan, PlanError
-    from anyorder.results import Hypothesis, Moment, TextError, Translation
-    from anyorder.text import load, shipped
-    from anyorder.trace import Trace
-    from anyorder.translator import Translator
-    from anyorder.writer import Filling, TextScore, Writer
+    from anyorder.text.load import load, shipped
+    from anyorder.text.plan import Plan, PlanError
+    from anyorder.text.results import Hypothesis, Moment, TextError, Translation
+    from anyorder.text.translator import Translator
+    from anyorder.text.writer import Filling, TextScore, Writer
+    from anyorder.traces.trace import Trace
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "load": "text", "shipped": "text", "Plan": "plan", "PlanError": "plan", "Translator": "translator",
-    "Translation": "results", "Hypothesis": "results", "Moment": "results", "TextError": "results",
-    "Writer": "writer", "Filling": "writer", "TextScore": "writer", "Trace": "trace",
+    "load": "text.load", "shipped": "text.load", "Plan": "text.plan", "PlanError": "text.plan",
+    "Translator": "text.translator", "Translation": "text.results", "Hypothesis": "text.results",
+    "Moment": "text.results", "TextError": "text.results", "Writer": "text.writer", "Filling": "text.writer",
+    "TextScore": "text.writer", "Trace": "traces.trace",
 }  # fmt: skip
 __all__ = [
     "Filling", "Hypothesis", "Moment", "Plan", "PlanError", "TextError", "TextScore", "Trace", "Translation",

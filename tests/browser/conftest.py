@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from anyorder.trace import Trace
-from anyorder.view import page
+from anyorder.traces.page import page
+from anyorder.traces.trace import Trace
 
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import trace_examples as examples
 
-from anyorder.pieces import pieces
-from anyorder.trace import Trace, replay
+from anyorder.traces.pieces import pieces
+from anyorder.traces.trace import Trace, replay
 
 pytest.importorskip("selenium")
 from selenium.webdriver.common.action_chains import ActionChains

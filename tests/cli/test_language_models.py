@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from anyorder import trace as tracing
+from anyorder.traces import trace as tracing
 
 
 def test_fill(run: Run, bert_folder: Path, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_wrong_kind_of_model(run: Run, bert_folder: Path, model_folder: Path
 
 
 def test_models(run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("anyorder.catalog.SHIPPED", model_folder.parent)
+    monkeypatch.setattr("anyorder.models.catalog.SHIPPED", model_folder.parent)
     card = "# Tiny\n\n| test | BLEU |\n|---|---:|\n| x | **1.5** |\n| y | 2 |\n\n| other | table |\n"
     (model_folder / "README.md").write_text(card)
     done = run("models")

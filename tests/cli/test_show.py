@@ -9,7 +9,7 @@ import pytest
 from trace_examples import ORDERS, example
 
 from anyorder.cli import _show
-from anyorder.trace import Trace, TraceStep, replay
+from anyorder.traces.trace import Trace, TraceStep, replay
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

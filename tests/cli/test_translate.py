@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from anyorder import trace as tracing
 from anyorder.cli import _job, _stream
+from anyorder.traces import trace as tracing
 
 LINES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from anyorder.experiments.corpora import Corpus, load_corpus
+from anyorder.data.read import DataError
+from anyorder.data.test_sets import Corpus, load_corpus
 from anyorder.experiments.evaluate import bleu_of, moses, paired, quality, signatures, statistics
-from anyorder.training.data import DataError
 
 WORDS = ["a", "the", "dog", "cat", "runs", "sits", "on", "in", "park", "house", ",", "red", "small", "two", "play"]
 

@@ -12,7 +12,7 @@ from anyorder.experiments.findings import FAILS, HOLDS, UNCLEAR, alike, greater,
 from anyorder.experiments.generations import Watched
 from anyorder.experiments.orders import clusters, describe, monotone_share, vector
 from anyorder.experiments.tune import START, neighbours, order_text
-from anyorder.trace import Trace, TraceStep
+from anyorder.traces.trace import Trace, TraceStep
 
 SURE, UNSURE = 0.001, 0.3
 

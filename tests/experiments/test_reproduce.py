@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from anyorder.data.test_sets import load_corpus
 from anyorder.experiments import grid
 from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
-from anyorder.experiments.corpora import load_corpus
 from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.reproduce import _whole_sets, reproduce
 from anyorder.experiments.results import Results, Row
-from anyorder.plan import Plan
-from anyorder.text import load
+from anyorder.text.load import load
+from anyorder.text.plan import Plan
 
 QUICK = Scope(others=("tatoeba-test",), limit=100, headline=100, seeds=2, quick=True)
 TABLES = ("README.md", "report.html", "results.jsonl", "orders.svg", "energy.svg", "frontier.svg", "samples.html")

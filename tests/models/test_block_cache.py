@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from anyorder import recipes
 from anyorder.core import Decoder, Symbols, begin, decode
 from anyorder.core.model import Model, NoContext
+from anyorder.errors import ModelError
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.diffusion_lm import DiffusionLM
-from anyorder.models.errors import ModelError
 
 PAD, MASK, WORDS = 0, 3, 40
 ROWS = ((5, 12), (2, 14), (9, 8), (1, 6))  # length of the prompt (masks alone would tie), length of the answer

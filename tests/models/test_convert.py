@@ -14,12 +14,12 @@ import typer
 from typer.testing import CliRunner
 
 from anyorder.cli.convert import convert
+from anyorder.errors import ModelError
 from anyorder.models import load_model
 from anyorder.models.convert import convert_xlm, read_codes, xlm_tokenizer
-from anyorder.models.errors import ModelError
+from anyorder.models.tokenizer import Tokenizer
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm, read_xlm
-from anyorder.training.tokenizer import Tokenizer
 
 SHARED = Path(os.environ.get("ANYORDER_SHARED", Path(__file__).parents[3] / "shared"))
 REFERENCE = SHARED / "reference"

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from anyorder import recipes
 from anyorder.core import begin, decode
 from anyorder.core.model import Model, NoContext
+from anyorder.errors import ModelError
 from anyorder.models.diffusion_lm import DiffusionLM, Guided, load_diffusion_lm
-from anyorder.models.errors import ModelError
 from anyorder.models.table import Table
 
 PAD, MASK, WORDS = 0, 3, 40

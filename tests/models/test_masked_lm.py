@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from torch import Tensor, nn
 
 from anyorder.core.model import Model, NoContext
-from anyorder.models.errors import ModelError
+from anyorder.errors import ModelError
 from anyorder.models.masked_lm import MaskedLM, load_masked_lm
 
 PAD, MASK, WORDS = 1, 4, 40

@@ -196,7 +196,7 @@ def test_recovers_masked_symbols(name: str, tmp_path: Path) -> None:
 
 
 def test_fill_on_a_real_model_is_brute_force_over_both_masks(tmp_path: Path) -> None:
-    from anyorder.text import load
+    from anyorder.text.load import load
 
     model, _ = rxnmapper(tmp_path)
     text = "CC(=O)Cl.OCc1ccccc1>>CC(=O)O[MASK][MASK]1ccccc1"

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from anyorder.core.model import Model
+from anyorder.errors import ModelError
 from anyorder.models import load_model, save_model
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.dropout import Dropout
-from anyorder.models.errors import ModelError
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Architecture, Transformer

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from anyorder.models.errors import ModelError
+from anyorder.errors import ModelError
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm, read_xlm
 

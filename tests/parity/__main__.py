@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from anyorder.models.errors import ModelError
+from anyorder.errors import ModelError
 from anyorder.models.xlm import load_xlm
 
 from .replay import METHODS, RecordError, batches, read, replay

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder import peers, reference
 from anyorder.core import Beam, Decoder, Result, State, begin, canvas, decode
 from anyorder.models.masked_translation import JointContext, MaskedTranslation
 from anyorder.models.translation import Source
+from anyorder.reference import authors, systems
 
 Record = dict[str, Any]
 Fields = dict[str, Any]  # what a replay produced, by the names that records use
@@ -64,14 +64,14 @@ def _rows(batch: Batch, tokens: Tensor, **fields: Tensor) -> list[Fields]:
     return out
 
 
-def _decode(batch: Batch, decoder: Decoder, watch: reference.FirstPass | None = None) -> Result:
+def _decode(batch: Batch, decoder: Decoder, watch: authors.FirstPass | None = None) -> Result:
     return decode(batch.model, batch.context, batch.state, decoder, watch=watch)
 
 
 def _greedy(batch: Batch) -> list[Fields]:
-    seen = reference.FirstPass.of(batch.state)
-    result = _decode(batch, reference.greedy(batch["strategy"], batch["passes"]), seen)
-    return _rows(batch, result.tokens, score=reference.greedy_score(result), positions=seen.positions)
+    seen = authors.FirstPass.of(batch.state)
+    result = _decode(batch, authors.greedy(batch["strategy"], batch["passes"]), seen)
+    return _rows(batch, result.tokens, score=authors.greedy_score(result), positions=seen.positions)
 
 
 def _best(batch: Batch, found: Beam, **fields: Tensor) -> list[Fields]:
@@ -79,32 +79,32 @@ def _best(batch: Batch, found: Beam, **fields: Tensor) -> list[Fields]:
 
 
 def _beam(batch: Batch) -> list[Fields]:
-    seen = reference.FirstPass.of(batch.state)
+    seen = authors.FirstPass.of(batch.state)
     settings = batch["strategy"], batch["beam"], batch["passes"]
-    found = reference.beam(batch.model, batch.context, batch.state, *settings, watch=seen)
+    found = authors.beam(batch.model, batch.context, batch.state, *settings, watch=seen)
     return _best(batch, found, all_scores=found.score, positions=seen.positions)
 
 
 def _constant_time(batch: Batch) -> list[Fields]:
-    result = _decode(batch, reference.constant_time(batch["strategy"], batch["steps"], batch["schedule"]))
-    return _rows(batch, result.tokens, score=reference.constant_time_score(result, batch.lengths))
+    result = _decode(batch, authors.constant_time(batch["strategy"], batch["steps"], batch["schedule"]))
+    return _rows(batch, result.tokens, score=authors.constant_time_score(result, batch.lengths))
 
 
 def _mask_predict(batch: Batch) -> list[Fields]:
-    result = _decode(batch, peers.mask_predict(batch["steps"]))
+    result = _decode(batch, systems.mask_predict(batch["steps"]))
     return _rows(batch, result.tokens, score=result.logp.sum(-1))
 
 
 def _easy_first_beam(batch: Batch) -> list[Fields]:
-    return _best(batch, peers.easy_first_beam(batch.model, batch.context, batch.state, batch["beam"]))
+    return _best(batch, systems.easy_first_beam(batch.model, batch.context, batch.state, batch["beam"]))
 
 
 def _llada(batch: Batch) -> list[Fields]:
-    return _rows(batch, _decode(batch, peers.llada(batch["steps"], batch["block"], batch["gen_length"])).tokens)
+    return _rows(batch, _decode(batch, systems.llada(batch["steps"], batch["block"], batch["gen_length"])).tokens)
 
 
 def _fast_dllm(batch: Batch) -> list[Fields]:
-    result = _decode(batch, peers.fast_dllm(batch["threshold"], batch["block"]))
+    result = _decode(batch, systems.fast_dllm(batch["threshold"], batch["block"]))
     return _rows(batch, result.tokens, forwards=result.steps)
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from anyorder import peers, recipes, reference
+from anyorder import recipes
 from anyorder.core import Decoder, View, begin, canvas, decode
 from anyorder.core.count import Ranked
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm
+from anyorder.reference import authors, systems
 
 from . import naive
 from .__main__ import main
@@ -87,7 +88,7 @@ def _naively(model: MaskedTranslation, r: Record) -> Record:
     sides = tuple(model.languages.index(name) for name in r["direction"].split("-"))
     logp = naive.log_probabilities(model, r["source"], (sides[0], sides[1]), close=not prompted)
     mask, L, out = model.mask_id, r["length"], dict[str, Any]()
-    weights = reference.weights(r["strategy"]) if "strategy" in r else None
+    weights = authors.weights(r["strategy"]) if "strategy" in r else None
     match r["method"]:
         case "greedy":
             assert weights
@@ -133,7 +134,7 @@ def test_reference_leaves_masks_and_recipes_do_not(model: MaskedTranslation, rec
     for r in left[::12]:
         context = model.encode(Source(torch.tensor([r["source"]]), *_sides(model, r)))
         state = begin(canvas(torch.tensor([r["length"]]), model.mask_id, model.pad_id), model.mask_id, model.pad_id)
-        theirs = decode(model, context, state, reference.constant_time(r["strategy"], r["steps"], r["schedule"]))
+        theirs = decode(model, context, state, authors.constant_time(r["strategy"], r["steps"], r["schedule"]))
         ours = decode(model, context, state, recipes.constant_time(r["steps"]))
         assert model.mask_id in theirs.tokens and model.mask_id not in ours.tokens
 
@@ -151,7 +152,7 @@ DEFAULTS: dict[str, Decoder] = recipes.STRATEGIES | {
     "llada": recipes.llada(2, 4),
     "fast-dllm": recipes.fast_dllm(0.9, 4),
     "refinement": recipes.refinement(3),
-    "the code's counts": reference.constant_time("easy_first", 4, "constant", reference.Switches(leave_masks=False)),
+    "the code's counts": authors.constant_time("easy_first", 4, "constant", authors.Switches(leave_masks=False)),
 }
 
 
@@ -164,7 +165,7 @@ def test_a_model_that_prefers_the_mask_still_leaves_none(records: list[Record], 
     state = begin(canvas(lengths, model.mask_id, model.pad_id), model.mask_id, model.pad_id)
     context = model.encode(Source(source, 0, 1))
     assert model.mask_id not in decode(model, context, state, DEFAULTS[name]).tokens
-    stubborn = decode(model, context, state, peers.mask_predict(3))
+    stubborn = decode(model, context, state, systems.mask_predict(3))
     assert bool((stubborn.tokens[state.open] == model.mask_id).all())
 
 
@@ -181,17 +182,17 @@ def state_and_context(model: MaskedTranslation, records: list[Record]) -> tuple[
 def test_every_switch_changes_something(model: MaskedTranslation, state_and_context: tuple[Any, Any]) -> None:
     state, context = state_and_context
 
-    def outputs(switches: reference.Switches) -> list[Any]:
-        mixed = decode(model, context, state, reference.greedy((1.0, 1.0, 1.0), 2, switches))
-        again = decode(model, context, state, reference.greedy("most2least", 1, switches))
-        constant = decode(model, context, state, reference.constant_time("easy_first", 4, "constant", switches))
-        found = reference.beam(model, context, state, "easy_first", 2, 2, switches=switches)
+    def outputs(switches: authors.Switches) -> list[Any]:
+        mixed = decode(model, context, state, authors.greedy((1.0, 1.0, 1.0), 2, switches))
+        again = decode(model, context, state, authors.greedy("most2least", 1, switches))
+        constant = decode(model, context, state, authors.constant_time("easy_first", 4, "constant", switches))
+        found = authors.beam(model, context, state, "easy_first", 2, 2, switches=switches)
         parts = (mixed, again, constant, found)
         return [[part.tokens.tolist(), (part.score * 1000).round().tolist()] for part in parts]
 
-    code = outputs(reference.CODE)
-    for switch in fields(reference.Switches):
-        assert outputs(replace(reference.CODE, **{switch.name: False})) != code, switch.name
+    code = outputs(authors.CODE)
+    for switch in fields(authors.Switches):
+        assert outputs(replace(authors.CODE, **{switch.name: False})) != code, switch.name
 
 
 @pytest.mark.parametrize("name", ["left2right", "least2most", "easy_first"])
@@ -201,7 +202,7 @@ def test_all_switches_off_is_the_recipe(
     state, context = state_and_context
     recipe = recipes.STRATEGIES[name.replace("_", "-") if name == "easy_first" else name]
     for passes, ours in ((1, recipe), (2, recipes.two_pass(recipe))):
-        theirs = decode(model, context, state, reference.greedy(name, passes, reference.PAPER))
+        theirs = decode(model, context, state, authors.greedy(name, passes, authors.PAPER))
         assert torch.equal(theirs.tokens, decode(model, context, state, ours).tokens)
 
 
@@ -213,26 +214,26 @@ def test_counts_round_as_floating_point() -> None:
         state = begin(canvas(L * 0 + 60, 0, 1), mask_id=0, pad_id=1)
         ranked = Ranked(state.open, torch.arange(60).expand(len(L), -1), L)
         for t in range(T):
-            ours = reference._linear(T)(replace(state, step=t), View(state.tokens, state.logp), ranked).sum(-1).tolist()
+            ours = authors._linear(T)(replace(state, step=t), View(state.tokens, state.logp), ranked).sum(-1).tolist()
             assert ours == [max(int(length * ((T - t) / T)), 1) for length in L.tolist()]
             differ += ours != [max(length * (T - t) // T, 1) for length in L.tolist()]
     assert differ
 
 
 def test_strategies_by_name_and_by_weights() -> None:
-    assert reference.weights("hard_first") == (-1, 1, 0)
-    assert reference.weights("easy_first_0.25") == (1, 0.25, 0)
-    assert reference.weights([0.5, 0, 2]) == (0.5, 0, 2)
+    assert authors.weights("hard_first") == (-1, 1, 0)
+    assert authors.weights("easy_first_0.25") == (1, 0.25, 0)
+    assert authors.weights([0.5, 0, 2]) == (0.5, 0, 2)
     with pytest.raises(ValueError, match=r"unknown strategy 'easiest'.*left2right"):
-        reference.weights("easiest")
+        authors.weights("easiest")
     with pytest.raises(ValueError, match="cannot be replayed"):
-        reference.weights("uniform")
+        authors.weights("uniform")
     with pytest.raises(ValueError, match="nothing is preferred"):
-        reference.greedy((0, 0, 0))
+        authors.greedy((0, 0, 0))
     with pytest.raises(ValueError, match="unknown schedule 'cosine'"):
-        reference.constant_time("easy_first", 4, "cosine")
+        authors.constant_time("easy_first", 4, "cosine")
     with pytest.raises(ValueError, match="whole blocks"):
-        peers.llada(steps=5, block=4, length=12)
+        systems.llada(steps=5, block=4, length=12)
 
 
 def _write(path: Path, records: list[Record]) -> str:

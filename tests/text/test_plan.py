@@ -9,7 +9,7 @@ import pytest
 from anyorder import recipes
 from anyorder.core import Times, anneal, constant, everywhere, fixed, masked, negent, revisit, threshold
 from anyorder.core import logp as phi_logp
-from anyorder.plan import Plan, PlanError
+from anyorder.text.plan import Plan, PlanError
 
 
 @pytest.mark.parametrize(

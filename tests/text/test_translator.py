@@ -11,7 +11,7 @@ from cli_support import build_translator
 import anyorder
 from anyorder.core import begin, log_likelihood, pll
 from anyorder.models.translation import Source
-from anyorder.trace import replay
+from anyorder.traces.trace import replay
 
 SENTENCES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen im Garten und ein Hund läuft.", "Ein Hund."]
 PLANS: list[dict[str, Any]] = [

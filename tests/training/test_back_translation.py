@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anyorder.training.batches import Ragged
-from anyorder.training.data import DataError
+from anyorder.data.ragged import Ragged
+from anyorder.data.read import DataError
 from anyorder.training.objectives import Corpus
 from anyorder.training.prepare import with_back_translations
 

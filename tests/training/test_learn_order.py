@@ -12,14 +12,14 @@ from anyorder import load
 from anyorder.cli import main
 from anyorder.models.folder import save_model
 from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.policy import Policy
+from anyorder.models.tokenizer import train_tokenizer
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Symbols
-from anyorder.policy import Policy
 from anyorder.training.checkpoint import read_log
 from anyorder.training.config import ConfigError
 from anyorder.training.learn_order import policy_config, task_of, train_policy
 from anyorder.training.rewards import edit_distance
-from anyorder.training.tokenizer import train_tokenizer
 
 CONFIG = """
 kind = "policy"

@@ -9,12 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anyorder.data.ragged import Ragged
 from anyorder.models import cmlm
 from anyorder.models.autoregressive import Autoregressive as AutoregressiveModel
 from anyorder.models.masked_translation import MaskedTranslation as JointModel
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, Symbols
-from anyorder.training.batches import Ragged, batches, epochs
+from anyorder.training.batches import batches, epochs
 from anyorder.training.masking import Corruption, canvas, choose
 from anyorder.training.objectives import Autoregressive, ConditionalMasked, Corpus, MaskedTranslation
 from anyorder.training.optimizer import Average, Muon, learning_rate, optimizers, orthogonalised

@@ -11,7 +11,7 @@ from toys import MASK, PAD, RIGHT, ChainTask
 
 from anyorder.core import Coordinates, Decoder, random, unroll
 from anyorder.core.state import begin
-from anyorder.policy import Policy
+from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.imitation import oracle, ranking_loss
 from anyorder.training.ppo import PolicyTrainer, Settings

@@ -17,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from anyorder.data.read import DataError
 from anyorder.models import load_model
 from anyorder.training.checkpoint import (
     Log,
@@ -27,7 +28,6 @@ from anyorder.training.checkpoint import (
     write_atomically,
 )
 from anyorder.training.config import Config, Corpus, Data, Sizes, Stage, Tokens
-from anyorder.training.data import DataError
 from anyorder.training.distill import distill
 from anyorder.training.run import export, train
 

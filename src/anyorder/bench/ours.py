@@ -10,9 +10,9 @@ import torch
 
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder, begin, canvas
-from anyorder.machine import side_by_side
+from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
-from anyorder.search import TOKEN_BUDGET, batches, padded, search
+from anyorder.text.batching import TOKEN_BUDGET, batches, padded, search
 
 
 @torch.inference_mode()

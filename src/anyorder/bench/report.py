@@ -15,7 +15,7 @@ from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
 from anyorder.bench.profile import profile
 from anyorder.models.int8 import to_int8
-from anyorder.plan import Plan
+from anyorder.text.plan import Plan
 
 Note = Callable[[str], None]
 LENGTHS = 4

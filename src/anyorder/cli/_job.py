@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, BinaryIO, TextIO
 from anyorder.cli import _show, _stream
 
 if TYPE_CHECKING:
-    from anyorder.plan import Plan
-    from anyorder.results import Translation
-    from anyorder.trace import Trace
-    from anyorder.translator import Translator
+    from anyorder.text.plan import Plan
+    from anyorder.text.results import Translation
+    from anyorder.text.translator import Translator
+    from anyorder.traces.trace import Trace
 
 
 @dataclass

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from anyorder.plan import Plan
-    from anyorder.translator import Translator
-    from anyorder.writer import Writer
+    from anyorder.text.plan import Plan
+    from anyorder.text.translator import Translator
+    from anyorder.text.writer import Writer
 
 
 class UsageError(ValueError):
@@ -102,7 +102,7 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 def make_plan(steps: str | None = None, **options: Any) -> Plan:
     """A plan from options, checked before any model is loaded; None leaves the plan's own default."""
     from anyorder.core import fixed
-    from anyorder.plan import Plan
+    from anyorder.text.plan import Plan
 
     whole = int(steps) if steps is not None and steps.isdecimal() else steps
     given = {name: value for name, value in {**options, "steps": whole}.items() if value is not None}
@@ -120,14 +120,14 @@ def make_plan(steps: str | None = None, **options: Any) -> Plan:
 
 def open_translator(name: str, int8: bool = False, compiled: bool = False) -> Translator:
     """The translation model of that name."""
-    from anyorder import catalog
-    from anyorder.models.errors import ModelError
+    from anyorder.errors import ModelError
+    from anyorder.models import catalog
 
     folder = catalog.locate(name)
     if folder is None or not catalog.our_config(folder):
         what = f"there is no model {name!r}" if folder is None else f"{name} is not a translation model of anyorder"
         raise ModelError(f"{what}; {catalog.known()}")
-    from anyorder.text import load
+    from anyorder.text.load import load
 
     model: Translator = load(name, int8=int8, compiled=compiled)
     return model
@@ -135,13 +135,13 @@ def open_translator(name: str, int8: bool = False, compiled: bool = False) -> Tr
 
 def open_writer(name: str, diffusion: bool = False) -> Writer:
     """The masked language model of that name."""
-    from anyorder import catalog
-    from anyorder.models.errors import ModelError
+    from anyorder.errors import ModelError
+    from anyorder.models import catalog
 
     folder = catalog.locate(name)
     if folder is not None and catalog.our_config(folder):
         raise ModelError(f"{name} is a translation model: use `anyorder translate -m {name}`")
-    from anyorder.text import load
+    from anyorder.text.load import load
 
     model: Writer = load(name, kind="diffusion" if diffusion else None)
     return model

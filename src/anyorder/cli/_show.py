@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
-from anyorder.pieces import Piece, pieces
-from anyorder.trace import Trace, replay, write
+from anyorder.traces.pieces import Piece, pieces
+from anyorder.traces.trace import Trace, replay, write
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -53,7 +53,7 @@ class Watch:
 
         import typer
 
-        from anyorder.view import page
+        from anyorder.traces.page import page
 
         folder = Path(tempfile.mkdtemp(prefix="anyorder-")) if self.file is None else self.file.parent
         target = folder / f"{self.file.stem if self.file else 'translation'}.html"

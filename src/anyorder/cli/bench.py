@@ -47,7 +47,7 @@ def bench(
     from rich.console import Console
 
     from anyorder.bench.report import Asked, report
-    from anyorder.training.data import read_parallel, read_texts
+    from anyorder.data.read import read_parallel, read_texts
 
     torch.set_num_threads(threads)
     if reference is None:

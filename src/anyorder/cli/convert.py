@@ -28,9 +28,9 @@ def convert(
     """
     from rich.console import Console
 
+    from anyorder.data.read import DataError
+    from anyorder.errors import ModelError
     from anyorder.models.convert import convert_xlm
-    from anyorder.models.errors import ModelError
-    from anyorder.training.data import DataError
 
     try:
         with Console(stderr=True).status(f"converting {checkpoint}"):

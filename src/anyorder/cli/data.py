@@ -20,7 +20,7 @@ def data(
 
     Example: anyorder data multi30k data && anyorder data tatoeba data
     """
-    from anyorder.training.corpora import fetch
+    from anyorder.data.fetch import fetch
 
     for line in fetch(corpus, folder, source):
         typer.echo(line)

@@ -47,9 +47,9 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
-    from anyorder.experiments.corpora import Corpus, load_corpus
+    from anyorder.data.read import read_parallel
+    from anyorder.data.test_sets import Corpus, load_corpus
     from anyorder.experiments.evaluate import quality, signatures
-    from anyorder.training.data import read_parallel
 
     plan = o.make_plan(
         steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,

@@ -17,7 +17,7 @@ def models(
 
     Example: anyorder models
     """
-    from anyorder import catalog
+    from anyorder.models import catalog
 
     found = [describe(catalog.SHIPPED / name) for name in catalog.shipped()]
     if as_json:
@@ -36,7 +36,7 @@ def models(
 
 def describe(folder: Path) -> dict[str, Any]:
     """A model folder in a few facts; its scores are the first table of its card, README.md."""
-    from anyorder.catalog import our_config
+    from anyorder.models.catalog import our_config
 
     config = our_config(folder) or {}
     card = folder / "README.md"

@@ -48,7 +48,7 @@ def score(
 
 def _translations(model: str, to: str, text: list[str] | None, as_json: bool) -> None:
     from anyorder.cli._stream import texts_or_lines
-    from anyorder.results import TextError
+    from anyorder.text.results import TextError
 
     if text and len(text) != 2:
         raise o.UsageError(f'with --to give a text and its translation: "Ein Hund." "A dog."; got {len(text)} texts')

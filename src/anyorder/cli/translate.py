@@ -12,8 +12,8 @@ from anyorder.cli import _options as o
 from anyorder.cli._stream import open_lines
 
 if TYPE_CHECKING:
-    from anyorder.plan import Plan
-    from anyorder.translator import Translator
+    from anyorder.text.plan import Plan
+    from anyorder.text.translator import Translator
 
 _FILES = "Files"
 
@@ -98,7 +98,7 @@ def translate(
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:
-    from anyorder.results import TextError
+    from anyorder.text.results import TextError
 
     try:
         direction = "-".join(translator.direction(to, source))

@@ -27,8 +27,8 @@ def view(
 
     Example: anyorder translate "Ein Hund läuft am Strand." --to en --trace trace.jsonl && anyorder view trace.jsonl
     """
-    from anyorder import trace as tracing
-    from anyorder.view import groups, page
+    from anyorder.traces import trace as tracing
+    from anyorder.traces.page import groups, page
 
     traces: list[tracing.Trace] = []
     for name in files:
@@ -42,7 +42,7 @@ def view(
     target = output or first.with_suffix(".html")
     _save(target, page(traces, title=f"{first.stem} · anyorder"))
     if svg is not None:
-        from anyorder import picture
+        from anyorder.traces import picture
 
         _save(svg, picture.svg([traces[i] for i in groups(traces)[0]["traces"]]))
     typer.echo(target)

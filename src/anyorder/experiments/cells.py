@@ -16,15 +16,15 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyorder.catalog import locate
-from anyorder.plan import Plan
+from anyorder.models.catalog import locate
+from anyorder.text.plan import Plan
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
-    from anyorder.experiments.corpora import Corpus
+    from anyorder.data.test_sets import Corpus
     from anyorder.experiments.generations import Watch
-    from anyorder.results import Hypothesis
-    from anyorder.translator import Translator
+    from anyorder.text.results import Hypothesis
+    from anyorder.text.translator import Translator
 
 CHUNK = 100  # sentences
 Criterion = Literal["written", "pll", "ar"]

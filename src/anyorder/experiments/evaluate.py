@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from anyorder.experiments.corpora import Corpus
+    from anyorder.data.test_sets import Corpus
 
 ORDER = 4  # n-grams up to this
 RESAMPLES = 1000

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from anyorder import trace as traces
 from anyorder.models.translation import Source
-from anyorder.plan import Plan
-from anyorder.trace import Trace
+from anyorder.text.plan import Plan
+from anyorder.traces import trace as traces
+from anyorder.traces.trace import Trace
 
 if TYPE_CHECKING:
+    from anyorder.data.test_sets import Corpus
     from anyorder.experiments.cells import Store
-    from anyorder.experiments.corpora import Corpus
-    from anyorder.translator import Translator
+    from anyorder.text.translator import Translator
 
 
 @dataclass(frozen=True)

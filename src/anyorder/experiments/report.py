@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anyorder.experiments.tables import Table
-from anyorder.pieces import pieces
-from anyorder.trace import Trace, replay
+from anyorder.traces.pieces import pieces
+from anyorder.traces.trace import Trace, replay
 
 STYLE = """
 :root { color-scheme: light dark; }

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.catalog import locate
 from anyorder.experiments import energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.claims import findings
@@ -20,8 +19,9 @@ from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Te
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.tables import Table, title
+from anyorder.models.catalog import locate
 from anyorder.models.folder import TRAINED
-from anyorder.view import page as viewer_page
+from anyorder.traces.page import page as viewer_page
 
 SAMPLES = 4  # generations shown in the viewer, each by every order
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyorder.data.test_sets import Corpus, load_corpus
 from anyorder.experiments.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
-from anyorder.experiments.corpora import Corpus, load_corpus
 from anyorder.experiments.evaluate import Difference, Quality, paired, quality, statistics
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from anyorder.data.test_sets import Corpus, load_corpus
 from anyorder.experiments.cells import Job, Store, run
-from anyorder.experiments.corpora import Corpus, load_corpus
 from anyorder.experiments.generations import Watch, watch
 
 if TYPE_CHECKING:
-    from anyorder.translator import Translator
+    from anyorder.text.translator import Translator
 
 Task = Job | Watch
 
@@ -42,7 +42,7 @@ class _Worker:
     def __init__(self, setting: Setting) -> None:
         import torch
 
-        from anyorder.text import load
+        from anyorder.text.load import load
 
         torch.set_num_threads(1)
         self.setting = setting

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.errors import ModelError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
-from anyorder.models.errors import ModelError, first_line
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
 NO_BLOCK = torch.iinfo(torch.int64).max

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anyorder.models.errors import ModelError
+from anyorder.errors import ModelError
 from anyorder.models.folder import save_model
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
 
@@ -40,7 +40,7 @@ def xlm_tokenizer(read: XlmCheckpoint, codes: Path) -> Any:
     """The checkpoint's dictionary and its subword-nmt or fastBPE merges as a tokenizer, over Moses tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-    from anyorder.training.tokenizer import Tokenizer as TextTokenizer
+    from anyorder.models.tokenizer import Tokenizer as TextTokenizer
 
     merges = read_codes(codes)
     words = [word if _special(i, word) else _closed(word) for i, word in enumerate(read.words)]
@@ -94,8 +94,8 @@ def _closed(word: str) -> str:
 
 
 def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Path, Path]) -> dict[str, dict[str, dict[str, int]]]:
-    from anyorder.training.batches import Ragged
-    from anyorder.training.data import read_parallel
+    from anyorder.data.ragged import Ragged
+    from anyorder.data.read import read_parallel
     from anyorder.training.objectives import Corpus
     from anyorder.training.prepare import length_counts
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.core.model import Context, Model, NoContext
-from anyorder.models.errors import ModelError, first_line
+from anyorder.errors import ModelError, first_line
 
 
 class DiffusionLM(nn.Module):

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyorder.models.errors import ModelError, first_line
+from anyorder.errors import ModelError, first_line
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.model import NoContext
-from anyorder.models.errors import ModelError, first_line
+from anyorder.errors import ModelError, first_line
 
 
 class MaskedLM(nn.Module):

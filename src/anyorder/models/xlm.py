@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.models.errors import ModelError, first_line
+from anyorder.errors import ModelError, first_line
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Symbols

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from anyorder.core import Length
-from anyorder.machine import side_by_side
+from anyorder.data.ragged import Ragged
+from anyorder.data.read import read_texts
 from anyorder.models.folder import load_model
-from anyorder.training.batches import Ragged
+from anyorder.models.machine import side_by_side
+from anyorder.models.tokenizer import Tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config
-from anyorder.training.data import read_texts
 from anyorder.training.prepare import read_pairs
 from anyorder.training.run import read_lengths
-from anyorder.training.tokenizer import Tokenizer
 from anyorder.training.translate import translate
 
 PART = 500  # sentences a file while it runs

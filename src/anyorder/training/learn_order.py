@@ -12,15 +12,15 @@ from typing import Protocol
 
 import torch
 
-from anyorder.policy import Policy, check_width
+from anyorder.data.read import read_texts
+from anyorder.models.policy import Policy, check_width
+from anyorder.text.writer import Writer
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
 from anyorder.training.config import ConfigError, Corpus, Data, build
-from anyorder.training.data import read_texts
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
 from anyorder.training.rollout import Task
-from anyorder.writer import Writer
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
 
@@ -65,7 +65,7 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
 
 def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
     """The model and the data that a configuration names."""
-    from anyorder.text import load
+    from anyorder.text.load import load
 
     model, data = load(config.model), config.data
     kept = slice(0, config.valid_sentences or None)

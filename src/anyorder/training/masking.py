@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anyorder.data.ragged import Ragged
 from anyorder.models.translation import Symbols
-from anyorder.training.batches import Ragged
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.data.ragged import Ragged
 from anyorder.models.translation import Source, columns_of
-from anyorder.training.batches import Ragged
 from anyorder.training.masking import Corruption, canvas
 
 Batch = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor

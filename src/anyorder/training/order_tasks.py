@@ -13,12 +13,12 @@ from anyorder.core.order import Order
 from anyorder.core.state import begin, canvas
 from anyorder.core.symbols import Symbols
 from anyorder.models.translation import Source
-from anyorder.search import batches, padded
+from anyorder.text.batching import batches, padded
+from anyorder.text.translator import Translator
+from anyorder.text.writer import Writer
 from anyorder.training.config import ConfigError
 from anyorder.training.rollout import Episodes
 from anyorder.training.translate import bleu
-from anyorder.translator import Translator
-from anyorder.writer import Writer
 
 
 def some_rows(total: int, count: int, generator: torch.Generator) -> tuple[list[int], int]:

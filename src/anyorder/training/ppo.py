@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from anyorder.policy import Inputs, Policy
+from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss

@@ -12,12 +12,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from anyorder.training import data as files
-from anyorder.training.batches import Ragged
+from anyorder.data import read as files
+from anyorder.data.ragged import Ragged
+from anyorder.models.tokenizer import Tokenizer, train_tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config, Corpus, Data
 from anyorder.training.objectives import Corpus as Tokenised
-from anyorder.training.tokenizer import Tokenizer, train_tokenizer
 
 Say = Callable[[str], None]
 

@@ -24,7 +24,7 @@ from anyorder.core.order import Order
 from anyorder.core.order import margin as margin_feature
 from anyorder.core.state import State, View
 from anyorder.core.symbols import Symbols
-from anyorder.policy import Inputs, Policy
+from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.rewards import Reward
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from anyorder.candidates import length_models
 from anyorder.core import Length
+from anyorder.data.ragged import Ragged
 from anyorder.models.folder import TRAINED, classes, load_model, save_model
 from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Symbols
-from anyorder.training.batches import Ragged
+from anyorder.text.candidates import length_models
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.masking import Corruption

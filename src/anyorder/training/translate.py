@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Decoder, Length, Symbols, UntilEos, beam, begin, best, canvas, decode
+from anyorder.data.ragged import Ragged
 from anyorder.models.translation import Source
 from anyorder.recipes import autoregressive, mask_predict
-from anyorder.training.batches import Ragged
 
 
 def translate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.training.data import DataError, Pairs, read_parallel, read_texts, read_tsv
+from anyorder.data.read import DataError, Pairs, read_parallel, read_texts, read_tsv
 
 MULTI30K = ("val", "test_2016_flickr", "test_2017_flickr")
 TATOEBA = {"tatoeba-val": "val", "tatoeba-test": "test"}

@@ -155,7 +155,7 @@ class Plan:
         if self.order in self.orders:
             return self.orders[self.order]
         if self.order.endswith(".safetensors"):
-            from anyorder.policy import Policy
+            from anyorder.models.policy import Policy
 
             return Policy.load(self.order)
         return recipes.order_of(self.order, self.orders)

@@ -10,7 +10,7 @@ from torch import nn
 from toys import MASK, PAD, ChainTask
 
 from anyorder.core import Coordinates, Decoder, beam, block, constant, decode, everywhere, leftmost, threshold, unroll
-from anyorder.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width, reciprocal_rank
+from anyorder.models.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width, reciprocal_rank
 
 WIDTH = 7  # of the toy's hidden states
 

@@ -13,8 +13,8 @@ from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
-from anyorder.pieces import pieces
-from anyorder.trace import Trace
+from anyorder.traces.pieces import pieces
+from anyorder.traces.trace import Trace
 
 SCRIPTS = ("cells.js", "plots.js", "gif.js", "export.js", "viewer.js")
 
@@ -23,7 +23,7 @@ def page(traces: Sequence[Trace], title: str = "anyorder") -> str:
     """The viewer's page for these traces. Those of the same source are shown side by side."""
     if not traces:
         raise ValueError("no traces to show")
-    web = files("anyorder") / "web"
+    web = files("anyorder.traces") / "web"
     style = (web / "style.css").read_text("utf-8")
     script = "(() => {\n" + "\n".join((web / name).read_text("utf-8") for name in SCRIPTS) + "})();\n"
     parts = {

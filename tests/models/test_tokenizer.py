@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyorder.training.tokenizer import MASK, SPECIAL, Tokenizer, train_tokenizer
+from anyorder.models.tokenizer import MASK, SPECIAL, Tokenizer, train_tokenizer
 
 LINES = [("Zwei junge Männer stehen am Herd, und kochen.", "de"), ("Two young men are cooking.", "en")] * 20
 TOKENIZER = train_tokenizer(LINES, 400)

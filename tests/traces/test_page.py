@@ -15,11 +15,11 @@ import trace_examples as examples
 import typer
 from typer.testing import CliRunner
 
-from anyorder import picture
-from anyorder import trace as tracing
 from anyorder.cli.view import view
-from anyorder.pieces import pieces
-from anyorder.view import embedded, groups, page, source_text
+from anyorder.traces import picture
+from anyorder.traces import trace as tracing
+from anyorder.traces.page import embedded, groups, page, source_text
+from anyorder.traces.pieces import pieces
 
 app = typer.Typer()
 app.command()(view)

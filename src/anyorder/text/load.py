@@ -8,12 +8,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from anyorder.candidates import length_models
-from anyorder.catalog import DEFAULT, locate, our_config, shipped
-from anyorder.machine import keep_freed_memory
-from anyorder.models.errors import ModelError
-from anyorder.translator import Translator
-from anyorder.writer import Writer
+from anyorder.errors import ModelError
+from anyorder.models.catalog import DEFAULT, locate, our_config, shipped
+from anyorder.models.machine import keep_freed_memory
+from anyorder.text.candidates import length_models
+from anyorder.text.translator import Translator
+from anyorder.text.writer import Writer
 
 __all__ = ["load", "shipped"]
 
@@ -61,7 +61,7 @@ def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
 
 def _load_ours(folder: Path, arithmetic: Callable[[Any], Any]) -> Translator:
     from anyorder.models import load_model
-    from anyorder.training.tokenizer import Tokenizer
+    from anyorder.models.tokenizer import Tokenizer
 
     model = arithmetic(load_model(folder))
     tokenizer = Tokenizer.load(folder / "tokenizer.json")
@@ -78,6 +78,6 @@ def _policies(folder: Path) -> dict[str, Any]:
     files = sorted(folder.glob("policy-*.safetensors"))
     if not files:
         return {}
-    from anyorder.policy import Policy
+    from anyorder.models.policy import Policy
 
     return {f.stem.removeprefix("policy-"): Policy.load(f) for f in files}

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from anyorder.core import Cost, NoContext, Symbols, beam, begin, unroll
 from anyorder.recipes import STRATEGIES, every, insert_balanced, insert_uniform, two_pass
-from anyorder.recording import record, record_path
-from anyorder.trace import read, replay, write
+from anyorder.traces.record import record, record_path
+from anyorder.traces.trace import read, replay, write
 
 RECIPES = every(T=4, k=3) | {"two passes": two_pass(STRATEGIES["easy-first"])}
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from anyorder.pieces import Piece, pieces
-from anyorder.trace import Trace
-from anyorder.view import names, source_text
+from anyorder.traces.page import names, source_text
+from anyorder.traces.pieces import Piece, pieces
+from anyorder.traces.trace import Trace
 
 MARGIN, FONT, SMALL = 30, 20, 11
 PLOT = 150  # width of the order plot

@@ -26,7 +26,7 @@ from anyorder.core import (
     everywhere,
 )
 from anyorder.core.count import Ranked, first, number
-from anyorder.reference import ANYTHING
+from anyorder.reference.authors import ANYTHING
 
 written = Feature("written", lambda state, view: -state.logp)  # −log p of a symbol, even of <mask>, when it was written
 

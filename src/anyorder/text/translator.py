@@ -7,17 +7,17 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, overload
 
-from anyorder.candidates import Candidates, Row
 from anyorder.core import (
     Cost,
     unroll,
 )
-from anyorder.plan import Plan, PlanError
-from anyorder.polish import REWRITING, Limits, polished
-from anyorder.recording import record, record_path
-from anyorder.results import Hypothesis, Moment, TextError, Translation
-from anyorder.search import Found, Progress, silent
-from anyorder.trace import Trace
+from anyorder.text.batching import Found, Progress, silent
+from anyorder.text.candidates import Candidates, Row
+from anyorder.text.local_search import REWRITING, Limits, polished
+from anyorder.text.plan import Plan, PlanError
+from anyorder.text.results import Hypothesis, Moment, TextError, Translation
+from anyorder.traces.record import record, record_path
+from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
 

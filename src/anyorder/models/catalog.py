@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from anyorder.models.errors import ModelError
+from anyorder.errors import ModelError
 
-SHIPPED = Path(__file__).parent / "shipped"
+SHIPPED = Path(__file__).parents[1] / "shipped"
 DEFAULT = "de-en"
 PARTS = ("config.json", "model.safetensors", "tokenizer.json")
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from anyorder.core import Cost, Insert, State, Step
 from anyorder.core.edit import Edit
-from anyorder.trace import Trace, TraceStep
+from anyorder.traces.trace import Trace, TraceStep
 
 Strings = Callable[[Tensor], tuple[str | None, ...]]  # ids (L,) → token strings, None where masked, padding left out
 

@@ -24,12 +24,12 @@ from anyorder.core import (
     log_likelihood,
     pll,
 )
-from anyorder.machine import side_by_side
+from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
-from anyorder.plan import Plan, PlanError
-from anyorder.results import Hypothesis, TextError
-from anyorder.search import Found, Progress, batches, padded, search, seeds, total
-from anyorder.trace import Trace
+from anyorder.text.batching import Found, Progress, batches, padded, search, seeds, total
+from anyorder.text.plan import Plan, PlanError
+from anyorder.text.results import Hypothesis, TextError
+from anyorder.traces.trace import Trace
 
 _METER = Lock()  # batches that run side by side add to one cost
 

@@ -8,10 +8,10 @@ import pytest
 from cli_support import build_translator
 
 import anyorder
-from anyorder.candidates import Row
-from anyorder.plan import Plan, PlanError
-from anyorder.polish import Limits, combined, difference, joined, polished, reopened
-from anyorder.results import Hypothesis, TextError
+from anyorder.text.candidates import Row
+from anyorder.text.local_search import Limits, combined, difference, joined, polished, reopened
+from anyorder.text.plan import Plan, PlanError
+from anyorder.text.results import Hypothesis, TextError
 
 MASK = 0
 GOAL = (1, 2, 3, 4, 5, 6)

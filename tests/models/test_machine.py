@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from anyorder import load
-from anyorder.machine import side_by_side
+from anyorder.models.machine import side_by_side
 
 
 @pytest.fixture

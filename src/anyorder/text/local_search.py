@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anyorder.candidates import Row
-from anyorder.plan import Plan
-from anyorder.results import Hypothesis
-from anyorder.search import Progress
+from anyorder.text.batching import Progress
+from anyorder.text.candidates import Row
+from anyorder.text.plan import Plan
+from anyorder.text.results import Hypothesis
 
 WIDTHS = (2, 3)  # symbols written anew at once, round by round in turn
 TOGETHER = 16  # sentences searched at once

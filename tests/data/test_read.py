@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from anyorder.training.corpora import fetch, multi30k, split_tatoeba
-from anyorder.training.data import DataError, read_hub, read_parallel, read_texts, read_tsv
+from anyorder.data.fetch import fetch, multi30k, split_tatoeba
+from anyorder.data.read import DataError, read_hub, read_parallel, read_texts, read_tsv
 
 
 def test_parallel_files_plain_and_gzip_give_the_same(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import trace_examples as examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anyorder import trace as tracing
-from anyorder.trace import Trace, TraceError, TraceStep, replay
+from anyorder.traces import trace as tracing
+from anyorder.traces.trace import Trace, TraceError, TraceStep, replay
 
 LONG, HOSTILE = examples.example(target=examples.long()), examples.example(target=examples.HOSTILE)
 ALL = [*examples.group(), examples.example("insertion"), LONG, HOSTILE]

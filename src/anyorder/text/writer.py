@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Cost, Decoder, State, begin, token_scores, unroll
-from anyorder.plan import Plan
-from anyorder.recording import record
-from anyorder.results import Moment, TextError
-from anyorder.search import batches, padded, search, seeds, total
-from anyorder.trace import Trace
+from anyorder.text.batching import batches, padded, search, seeds, total
+from anyorder.text.plan import Plan
+from anyorder.text.results import Moment, TextError
+from anyorder.traces.record import record
+from anyorder.traces.trace import Trace
 
 MASKS = ("[MASK]", "<mask>")  # how people write a mask, whatever the model's own is
 GAP = "{}"

@@ -1,0 +1,1 @@
+"""Corpora: reading files, fetching public ones, test sets by name, token ids in memory."""

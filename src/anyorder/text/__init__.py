@@ -1,0 +1,1 @@
+"""Strings in, strings out: loading a model, planning a decoder, generating, choosing."""
