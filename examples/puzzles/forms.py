@@ -90,8 +90,9 @@ class FormModel(MaskedModel):
 
 
 SETTINGS = Settings(
-    iterations=150, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
-    hidden=256, learning_rate=1e-3, entropy=0.01, entropy_end=0.0, reward="right-symbols", validate_every=10,
+    iterations=60, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
+    hidden=256, learning_rate=1e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
+    validate_every=10,
 )  # fmt: skip
 
 

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from anyorder.core import Order, Symbols, begin, confidence, decode, leftmost, logp, margin, negent, random
 from anyorder.core.coordinates import Coordinates
+from anyorder.core.count import ONE, Count
 from anyorder.core.decode import Decoder
+from anyorder.core.state import State
 from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import load_checkpoint, save_checkpoint
 from anyorder.training.learn_order import learn
@@ -77,9 +79,9 @@ class MaskedModel(nn.Module):
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """(M, width) → (M, symbols + 1)"""
+        """(M, width) → (M, symbols + 1); <mask> and padding are no symbols to write."""
         logits: Tensor = self.head(hidden)
-        return logits
+        return logits.index_fill(-1, torch.tensor([self.mask_id, self.pad_id]), -torch.inf)
 
 
 def fit(model: MaskedModel, draw: Callable[[], tuple[Any, Tensor]], steps: int, lr: float, seed: int = 0) -> float:
@@ -124,14 +126,18 @@ class PuzzleTask:
             part.context, begin(part.canvas, self.model.mask_id, self.model.pad_id, seed=seed), part.solution
         )
 
-    def solved(self, order: Order, puzzles: Puzzles) -> Tensor:
+    def start(self, puzzles: Puzzles, seed: int = 0) -> State:
+        return begin(puzzles.canvas, self.model.mask_id, self.model.pad_id, seed=seed)
+
+    def solved(self, order: Order, puzzles: Puzzles, count: Count = ONE) -> Tensor:
         """(N,) bool"""
-        state = begin(puzzles.canvas, self.model.mask_id, self.model.pad_id)
-        done = decode(self.model, puzzles.context, state, Decoder(Coordinates(order), self.symbols))
+        decoder = Decoder(Coordinates(order, count), self.symbols)
+        done = decode(self.model, puzzles.context, self.start(puzzles), decoder)
         return (done.tokens == puzzles.solution).all(-1)
 
     def validate(self, order: Order) -> float:
-        return 100 * float(self.solved(order, self.held_out).float().mean())
+        count = order.count if isinstance(order, Policy) else ONE
+        return 100 * float(self.solved(order, self.held_out, count).float().mean())
 
 
 @dataclass(frozen=True)

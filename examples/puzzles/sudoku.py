@@ -50,8 +50,8 @@ class Recipe:
 
 
 POLICY = Settings(
-    iterations=300, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
-    hidden=256, attention=32, learning_rate=1e-3, entropy=0.01, entropy_end=0.0, reward="right-symbols",
+    iterations=300, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=0.3, value_weight=0.0,
+    hidden=256, attention=32, learning_rate=2e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=10,
 )  # fmt: skip
 RECIPES = {

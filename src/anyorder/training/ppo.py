@@ -47,6 +47,7 @@ class Settings:
     entropy_end: float | None = None  # … which goes to this, evenly over the iterations; none: it stays
     value_weight: float = 0.5  # weight of the value loss; 0: no value, so returns are compared with the group's only
     learning_rate: float = 3e-4
+    cooldown: bool = False  # the learning rate goes to 0, evenly over the iterations
     max_norm: float = 1.0  # gradients are clipped to this norm
     history: int = 0  # k (paper: 0, 20 or 50; De→En 0, En→De 50)
     hidden: int = 1024  # units of f_θ (paper: 1024)
@@ -87,6 +88,9 @@ class Settings:
         """The weight of the entropy bonus in an iteration, counted from 0."""
         end = self.entropy if self.entropy_end is None else self.entropy_end
         return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
+
+    def learning_rate_at(self, iteration: int) -> float:
+        return self.learning_rate * (1 - iteration / self.iterations if self.cooldown else 1)
 
 
 def objective(
@@ -145,6 +149,8 @@ class PolicyTrainer:
         s, method = self.settings, self.method
         if self.iteration == s.imitate:  # what imitation saw was not the policy that acts from now on
             self.buffer = Buffer(s.buffer)
+        for part in self.optimiser.param_groups:
+            part["lr"] = s.learning_rate_at(self.iteration)
         episodes = self.task.draw(s.generations // s.group, self.generator).repeat(s.group)
         teacher = None if method != "imitation" else right if self.policy.several else oracle
         played = rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher)
@@ -154,12 +160,12 @@ class PolicyTrainer:
         report: dict[str, float] = {}
         for _ in range(updates):
             batch = stack(played.moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
-            loss, part = objective(self.policy, batch, s, method, s.entropy_at(self.iteration))
+            loss, told = objective(self.policy, batch, s, method, s.entropy_at(self.iteration))
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.policy.parameters(), s.max_norm)
             self.optimiser.step()
-            for key, value in ({"loss": loss.item()} | part).items():
+            for key, value in ({"loss": loss.item()} | told).items():
                 report[key] = report.get(key, 0.0) + value / updates
         self.iteration += 1
         report |= {"reward": played.reward, "entropy": played.entropy}
