@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from anyorder.core import Order, Symbols, begin, confidence, decode, leftmost, logp, margin, negent, random
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE, Count
-from anyorder.core.decode import Decoder
+from anyorder.core.decoder import Decoder
 from anyorder.core.state import State
 from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import load_checkpoint, save_checkpoint

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from anyorder.core.decode import Step
+from anyorder.core.step import Step
 
 
 def right(taken: Step, references: Tensor) -> Tensor:

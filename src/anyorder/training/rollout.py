@@ -17,12 +17,14 @@ from torch.nn.functional import pad
 
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE, Count
-from anyorder.core.decode import Decoder, Step, unroll
+from anyorder.core.decode import unroll
+from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
 from anyorder.core.noise import AMOUNT, grid, uniform
 from anyorder.core.order import Order
 from anyorder.core.order import margin as margin_feature
 from anyorder.core.state import State, View
+from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
