@@ -15,7 +15,7 @@ from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
-from anyorder.training.rewards import Reward, edit_distance, find_reward, log_probability, right_symbols, sentence_bleu
+from anyorder.training.rewards import Reward, edit_distance, find_quality, log_probability, right_symbols, sentence_bleu
 from anyorder.training.rollout import Buffer, Credit, Episodes, Moments, log_prob, rollout, stack
 
 QUICK = Settings(
@@ -99,6 +99,17 @@ def test_rewards_add_up_to_the_final_quality() -> None:
     torch.testing.assert_close(late.moments[0].returns, start.returns)
     assert played.entropy == pytest.approx(1.0, abs=0.01)  # an untrained policy is nearly uniform
     assert played.passes == 6
+
+
+def test_judged_ahead_a_step_earns_what_it_changes_in_the_rest() -> None:
+    task, credit = ChainTask(), Credit(gamma=1.0, critic=False)
+    episodes = task.draw(8, torch.Generator().manual_seed(3))
+    policy = new_policy(task, QUICK)
+    plain = rollout(task, policy, episodes, EDITS, credit)
+    ahead = rollout(task, policy, episodes, Reward(edit_distance, ahead=True), credit)
+    # written at once, only the chain's first symbol would be right; so would it be wherever the order begins
+    torch.testing.assert_close(ahead.moments[0].returns, plain.moments[0].returns - 1)
+    assert (ahead.moments[-1].returns == 0).all()  # nothing is left that the last step could change
 
 
 def test_a_group_is_compared_with_itself() -> None:
@@ -199,9 +210,9 @@ def test_qualities_by_hand() -> None:
     assert bleu[1] == pytest.approx(100) and 0 < bleu[0] < 60
     state = replace(state, logp=torch.tensor([[-1.0, 0, -2, 0], [-1, -1, -1, -1]]))
     assert log_probability(state, references).tolist() == [-3, -4]
-    assert find_reward("anyorder.training.rewards:right_symbols").quality is right_symbols
+    assert find_quality("anyorder.training.rewards:right_symbols") is right_symbols
     with pytest.raises(ValueError, match="edit-distance"):
-        find_reward("edits")
+        find_quality("edits")
 
 
 def test_resuming_continues_where_it_stopped(tmp_path: Path) -> None:

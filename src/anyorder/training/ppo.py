@@ -18,7 +18,7 @@ from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
-from anyorder.training.rewards import find_reward
+from anyorder.training.rewards import Reward, find_quality
 from anyorder.training.rollout import Buffer, Credit, Moments, Task, log_prob, rollout, stack
 
 Method = Literal["ppo", "reinforce", "imitation"]
@@ -57,6 +57,7 @@ class Settings:
     price: float = 0.0  # λ: what a pass costs, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"
     dense: bool = True  # pay at each step what it changed, or everything at the end
+    ahead: bool = False  # judge a state by what it would become if all of it were written at once
     validate_every: int = 50  # iterations
     seed: int = 0
 
@@ -133,7 +134,7 @@ class PolicyTrainer:
         self.optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate)
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.buffer = Buffer(settings.buffer)
-        self.reward = find_reward(settings.reward, settings.dense, settings.price)
+        self.reward = Reward(find_quality(settings.reward), settings.dense, settings.price, settings.ahead)
         self.iteration = 0
         self.seconds = 0.0  # spent so far, in all runs
         self.best = float("-inf")

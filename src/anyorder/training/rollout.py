@@ -22,7 +22,6 @@ from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
 from anyorder.core.noise import AMOUNT, grid, uniform
 from anyorder.core.order import Order
-from anyorder.core.order import margin as margin_feature
 from anyorder.core.state import State, View
 from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
@@ -136,14 +135,11 @@ class Buffer:
 class Actor(Order):
     """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, more: frozenset[str]) -> None:
         self.policy = policy
+        self.reads = policy.reads | more  # what others want to see at every candidate, too
         self.inputs: Inputs
         self.scores: Tensor
-
-    @property
-    def reads(self) -> frozenset[str]:  # type: ignore[override]
-        return self.policy.reads
 
     def __call__(self, state: State, view: View) -> Tensor:
         self.inputs = self.policy.inputs(state, view)
@@ -198,12 +194,12 @@ def rollout(
     context, state, references = episodes
     texts = [[y for y in row if y != state.pad_id] for row in references.tolist()]
     n, longest = len(state.tokens), int(state.masked.sum(-1).max())
-    rewards, values = torch.zeros(n, longest), torch.zeros(n, longest)
-    alive = torch.zeros(n, longest, dtype=torch.bool)
-    quality = reward.quality(state, texts).float()
-    actor = Actor(policy)
-    order: Order = actor if teacher is None else actor + 0.0 * margin_feature  # teachers read the margin: look at it
-    decoder = Decoder(Coordinates(order, actor.count, temperature=temperature), task.symbols)
+    values, alive = torch.zeros(n, longest), torch.zeros(n, longest, dtype=torch.bool)
+    worth = torch.zeros(n, longest + 1)  # Q before each step, and at the end
+    worth[:, 0] = reward.quality(state, texts)
+    more = {"margin"} if teacher else {"logp"} if reward.ahead else set()
+    actor = Actor(policy, frozenset(more))
+    decoder = Decoder(Coordinates(actor, actor.count, temperature=temperature), task.symbols)
     parts: list[tuple[Tensor, Moments]] = []  # rows, and their time steps without credit
     spread = []
     for t, taken in enumerate(unroll(task.model, context, state, decoder)):
@@ -212,19 +208,18 @@ def rollout(
         with torch.no_grad():
             scores = actor.scores.gather(1, where)
             value = policy.values(x) if credit.critic else torch.zeros(len(rows))
-        after = reward.quality(taken.state, [texts[i] for i in rows.tolist()]).float()
-        paid = after - quality[rows]
-        if not reward.dense:
-            paid = torch.where(taken.state.masked.any(-1), 0.0, paid)
-        else:
-            quality[rows] = after
-        rewards[rows, t], values[rows, t], alive[rows, t] = paid - reward.price, value, True
+        theirs = [texts[i] for i in rows.tolist()]
+        if reward.ahead:
+            worth[rows, t] = reward.quality(at_once(taken), theirs).float()
+        worth[rows, t + 1] = reward.quality(taken.state, theirs).float()
+        values[rows, t], alive[rows, t] = value, True
         chosen = taken.z.gather(1, where)
         wanted = torch.zeros_like(taken.z) if teacher is None else teacher(taken, references[rows])
         spread.append(uncertainty(policy, scores, x.candidates))
         logp = log_prob(policy, scores, x.candidates, chosen)
         nothing = torch.zeros(len(rows))
         parts.append((rows, Moments(x, chosen, wanted.gather(1, where), logp, value, nothing, nothing)))
+    rewards = paid(worth, alive, reward)
     totals = rewards.sum(-1)
     share = float(rl.order_share(totals, credit.group)) if credit.group > 1 else float("nan")
     if credit.group > 1:
@@ -236,6 +231,22 @@ def rollout(
     moments = [m._replace(advantage=advantage[r, t], returns=returns[r, t]) for t, (r, m) in enumerate(parts)]
     uncertain = float(torch.cat(spread).mean().nan_to_num())
     return Rollout(moments, float(totals.mean()), uncertain, float(alive.sum(-1).float().mean()), share)
+
+
+def at_once(taken: Step) -> State:
+    """The state before a step with every mask written: what comes out if no more is decided."""
+    assert taken.judged is not None
+    before = taken.before
+    return before.but(tokens=torch.where(before.masked, taken.judged.token, before.tokens))
+
+
+def paid(worth: Tensor, alive: Tensor, reward: Reward) -> Tensor:
+    """Rewards (N, T) of the steps that happened, from Q before each and at the end (N, T + 1)."""
+    gained = torch.where(alive, worth.diff(dim=1), 0.0)
+    if not reward.dense:
+        last = alive & ~pad(alive[:, 1:], (0, 1))
+        gained = torch.where(last, gained.sum(-1, keepdim=True), 0.0)
+    return torch.where(alive, gained - reward.price, 0.0)
 
 
 def candidates_first(candidates: Tensor) -> Tensor:
