@@ -1,1 +1,0 @@
-"""Any-order generation over HTTP: rows of all requests share batches, and join and leave at every step."""
