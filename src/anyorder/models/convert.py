@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.errors import ModelError
+from anyorder.files import whole_folder
 from anyorder.models.folder import save_model
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
 
@@ -22,17 +23,21 @@ def convert_xlm(
     text: tuple[Path, Path] | None = None,
     half: bool = False,
 ) -> XlmCheckpoint:
-    """Write config.json and model.safetensors; with BPE `codes` tokenizer.json; with parallel `text` lengths.json."""
+    """Write config.json and model.safetensors; with BPE `codes` tokenizer.json; with parallel `text` lengths.json.
+
+    The folder is a new one, and there when everything in it is.
+    """
     read = read_xlm(checkpoint)
     if text is not None and (codes is None or len(read.languages) != 2):
         raise ModelError("length counts need BPE codes to tokenise the text with, and a model of two languages")
     tokenizer = None if codes is None else xlm_tokenizer(read, Path(codes))
     lengths = None if text is None else _lengths(read, tokenizer, text)
-    save_model(build_xlm(read), folder, half=half)
-    if tokenizer is not None:
-        tokenizer.save(Path(folder) / "tokenizer.json")
-    if lengths is not None:
-        (Path(folder) / "lengths.json").write_text(json.dumps(lengths), encoding="utf-8")
+    with whole_folder(folder) as new:
+        save_model(build_xlm(read), new, half=half)
+        if tokenizer is not None:
+            tokenizer.save(new / "tokenizer.json")
+        if lengths is not None:
+            (new / "lengths.json").write_text(json.dumps(lengths), encoding="utf-8")
     return read
 
 

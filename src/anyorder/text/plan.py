@@ -126,7 +126,7 @@ class Plan:
         steps = self.steps if isinstance(self.steps, int) else None
         if steps is not None and steps < 1:
             raise PlanError(f"steps must be at least 1, got {steps}")
-        count = self._count(steps)
+        count = self._count(order, steps)
         scheduled = count.name.split("(")[0]
         among = self._among(scheduled, twice)
         anew = among is everywhere  # written positions are chosen again
@@ -160,9 +160,10 @@ class Plan:
             return Policy.load(self.order)
         return recipes.order_of(self.order, self.orders)
 
-    def _count(self, steps: int | None) -> Count:
+    def _count(self, order: Order, steps: int | None) -> Count:
         if self.count is None:
-            return constant(steps) if steps else fixed(1)
+            own: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
+            return constant(steps) if steps else own
         if self.count.strip().isdigit():
             return fixed(int(self.count))
         name, arguments = _call(self.count, COUNTS, "count")

@@ -12,11 +12,13 @@ import torch
 from anyorder.core import Length
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_texts
+from anyorder.files import digest
 from anyorder.models.folder import load_model
 from anyorder.models.machine import side_by_side
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config
+from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
 from anyorder.training.run import read_lengths
 from anyorder.training.translate import translate
@@ -38,7 +40,8 @@ def distill(
 
     work = _Teacher(teacher, beam_size)
     sides = _sentences(config, monolingual)
-    out.mkdir(parents=True, exist_ok=True)
+    made_from = {"teacher": digest(teacher), "beam": beam_size, "sentences": fingerprint(s[:limit] for s in sides)}
+    agree(out / "run.json", made_from)
     written = []
     for s, t in ((0, 1), (1, 0)):
         source, target = config.data.languages[s], config.data.languages[t]
