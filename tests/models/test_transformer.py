@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -215,7 +216,7 @@ def test_nothing_is_defined_after_a_mask_in_a_causal_model() -> None:
 
 def test_the_autoregressive_model_starts_from_a_pretrained_one() -> None:
     pretrained, model = make(PretrainedLM, seed=1), make(Autoregressive)
-    model.start_from(pretrained.transformer)
+    model.start_from(pretrained.transformer, pretrained.transformer)
     for half in (model.encoder, model.decoder):
         torch.testing.assert_close(half.ffns[1].lin1.weight, pretrained.transformer.ffns[1].lin1.weight)
     assert model.encoder.embeddings.weight is model.decoder.embeddings.weight
@@ -283,3 +284,23 @@ def test_too_long_is_refused() -> None:
         model.encode(Source(rows(23), 0, 1))
     with pytest.raises(ValueError, match="24 positions"):
         model.hidden(context(model, rows(5)), rows(23))
+
+
+def test_a_conditional_masked_model_grows_out_of_an_autoregressive_one() -> None:
+    start, model = make(Autoregressive, seed=1), make(ConditionalMasked)
+    model.start_from(start.encoder, start.decoder)
+    for ours, theirs in ((model.encoder, start.encoder), (model.decoder, start.decoder)):
+        for name, weight in theirs.state_dict().items():
+            torch.testing.assert_close(ours.state_dict()[name], weight)
+    assert model.encoder.embeddings.weight is model.decoder.embeddings.weight
+
+
+def test_halves_of_other_depths_take_the_layers_at_their_relative_depth() -> None:
+    start = make(Autoregressive, seed=1)
+    deep = replace(start.architecture, layers=4, decoder_layers=1)
+    model = ConditionalMasked(deep, start.symbols, start.languages)
+    assert (len(model.encoder.ffns), len(model.decoder.ffns)) == (4, 1)
+    model.start_from(start.encoder, start.decoder)
+    taken = [int((start.encoder.ffns[1].lin1.weight == f.lin1.weight).all()) for f in model.encoder.ffns]
+    assert taken == [0, 0, 1, 1] and len(start.encoder.ffns) == 2
+    torch.testing.assert_close(model.decoder.encoder_attn[0].q_lin.weight, start.decoder.encoder_attn[0].q_lin.weight)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from anyorder.models.masked_translation import MaskedTranslation as JointModel
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, Symbols
 from anyorder.training.batches import batches, epochs
+from anyorder.training.cross_entropy import output_loss
 from anyorder.training.masking import Corruption, canvas, choose
 from anyorder.training.objectives import Autoregressive, ConditionalMasked, Corpus, MaskedTranslation
 from anyorder.training.optimizer import Average, Muon, learning_rate, optimizers, orthogonalised
@@ -130,7 +132,7 @@ def test_the_last_layer_at_the_chosen_columns_is_the_whole_model_there() -> None
     objective = MaskedTranslation(joint, pairs, 0.1, Corruption())
     b = objective.batch(pairs, torch.arange(8), gen(2))
     states = joint.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
-    whole = objective.loss(states[b["chosen"]], b["targets"])
+    whole = F.cross_entropy(joint.logits(states[b["chosen"]]), b["targets"], label_smoothing=0.1, reduction="sum")
     gradients = [torch.autograd.grad(loss, list(joint.parameters())) for loss in (objective(**b), whole)]
     torch.testing.assert_close(objective(**b), whole)
     for ours, theirs in zip(*gradients, strict=True):
@@ -241,3 +243,44 @@ def test_average_follows_its_formula() -> None:
         keep = min(0.5, (1 + n) / (10 + n))
         value = keep * value + (1 - keep) * new
     assert float(average.weights["weight"]) == pytest.approx(value, rel=1e-5)
+
+
+def test_the_loss_with_its_gradients_found_on_the_way_is_the_plain_one() -> None:
+    torch.manual_seed(0)
+    hidden, weight, bias = torch.randn(1100, 6), torch.randn(40, 6), torch.randn(40)
+    targets = torch.randint(0, 40, (1100,))
+    given = [x.requires_grad_() for x in (hidden, weight, bias)]
+    for smoothing in (0.0, 0.1):
+        plain = F.cross_entropy(F.linear(*given), targets, label_smoothing=smoothing, reduction="sum")
+        ours, best = output_loss(*given, targets, smoothing)
+        assert torch.equal(best, F.linear(*given).argmax(1))
+        torch.testing.assert_close(ours, plain)
+        both = (torch.autograd.grad(loss / 7, given) for loss in (ours, plain))
+        for a, b in zip(*both, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_a_later_copy_shows_the_models_own_symbols_where_the_one_before_was_masked() -> None:
+    pairs, m = corpus(), model(cmlm.ConditionalMasked)
+    objective = ConditionalMasked(m, pairs, 0.0, Corruption(copies=2, own=1.0)).train()
+    batch = objective.batch(pairs, torch.arange(12), gen())
+    seen: list[torch.Tensor] = []
+    hidden_at = m.hidden_at
+    m.hidden_at = lambda context, tokens, n, i: seen.append(tokens) or hidden_at(context, tokens, n, i)
+    objective(**{k: v for k, v in batch.items() if k != "count"})
+    first, second = batch["tokens"]
+    torch.testing.assert_close(seen[0], first)
+    masked_then, visible_now = first.eq(S.mask), second.ne(S.mask)
+    changed = seen[1].ne(second)
+    assert changed.any() and not (changed & ~(masked_then & visible_now)).any()
+    objective.eval()(**{k: v for k, v in batch.items() if k != "count"})
+    torch.testing.assert_close(seen[3], second)  # validation shows the references
+
+
+def test_checked_symbols_are_predicted_although_they_can_be_seen() -> None:
+    pairs = corpus()
+    objective = ConditionalMasked(model(cmlm.ConditionalMasked), pairs, 0.0, Corruption(copies=3, check=0.5))
+    batch = objective.batch(pairs, torch.arange(30), gen())
+    seen = batch["chosen"] & batch["tokens"].ne(S.mask)
+    share = seen.sum() / (batch["tokens"].ne(S.mask) & batch["target"].ne(S.pad)).sum()
+    assert 0.35 < float(share) < 0.65 and int(batch["count"]) == int(batch["chosen"].sum())

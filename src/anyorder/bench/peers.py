@@ -20,7 +20,7 @@ def to_hugging_face(model: Any, direction: tuple[int, int]) -> Any:
 
     a, symbols = model.architecture, model.symbols
     sizes = dict(
-        vocab_size=a.vocabulary, d_model=a.dim, encoder_layers=a.layers, decoder_layers=a.layers,
+        vocab_size=a.vocabulary, d_model=a.dim, encoder_layers=a.layers, decoder_layers=a.decoder.layers,
         encoder_attention_heads=a.heads, decoder_attention_heads=a.heads, encoder_ffn_dim=a.ffn, decoder_ffn_dim=a.ffn,
         max_position_embeddings=a.positions, dropout=0.0, scale_embedding=False, bos_token_id=symbols.bos,
         eos_token_id=symbols.eos, pad_token_id=symbols.pad, decoder_start_token_id=symbols.eos,

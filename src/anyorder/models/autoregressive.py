@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Cache, Memory, Transformer, start_both
+from anyorder.core.ragged import joined
+from anyorder.models.memory import Cache, Memory
+from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
 
 
@@ -22,6 +24,11 @@ class _Seen:
     def take(self, rows: Tensor) -> _Seen:
         return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows])
 
+    def join(self, *others: _Seen) -> _Seen:
+        all_ = (self, *others)
+        cache = self.cache.join(*(s.cache for s in others))
+        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]))
+
 
 @dataclass
 class CausalContext:
@@ -34,6 +41,12 @@ class CausalContext:
     def take(self, rows: Tensor) -> CausalContext:
         seen = None if self.seen is None else self.seen.take(rows)
         return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
+
+    def join(self, *others: CausalContext) -> CausalContext:
+        all_ = (self, *others)
+        seen = [c.seen for c in all_ if c.seen is not None]  # what not all have seen is run again
+        memory, languages = self.memory.join(*(c.memory for c in others)), torch.cat([c.target_lang for c in all_])
+        return CausalContext(memory, languages, seen[0].join(*seen[1:]) if len(seen) == len(all_) else None)
 
 
 class Autoregressive(nn.Module):
@@ -49,14 +62,15 @@ class Autoregressive(nn.Module):
         super().__init__()
         self.architecture, self.symbols, self.languages = architecture, symbols, languages
         self.encoder = Transformer(architecture)
-        self.decoder = Transformer(architecture, cross=True)
+        self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = symbols.mask, symbols.pad, symbols.eos
 
-    def start_from(self, pretrained: Transformer) -> None:
-        """Both halves from one pretrained model; attention between them stays fresh."""
-        start_both(self.encoder, self.decoder, pretrained)
+    def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
+        """Each half from one of another model; attention between them stays fresh where that has none."""
+        grow(self.encoder, encoder)
+        grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> CausalContext:
         tokens, real = delimited(source.tokens, self.symbols)

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Columns, Memory, Transformer, start_both
-from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
+from anyorder.models.memory import Memory
+from anyorder.models.transformer import Architecture, Columns, Transformer, grow
+from anyorder.models.translation import (
+    Source,
+    Symbols,
+    check_length,
+    columns_of,
+    delimited,
+    language_rows,
+    same_end,
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +32,15 @@ class EncodedContext:
     def take(self, rows: Tensor) -> EncodedContext:
         return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
 
+    def join(self, *others: EncodedContext) -> EncodedContext:
+        all_ = (self, *others)
+        return EncodedContext(
+            self.memory.join(*(c.memory for c in others)),
+            torch.cat([c.summary for c in all_]),
+            torch.cat([c.target_lang for c in all_]),
+            same_end(c.close for c in all_),
+        )
+
 
 class ConditionalMasked(nn.Module):
     """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019)."""
@@ -33,14 +51,15 @@ class ConditionalMasked(nn.Module):
         super().__init__()
         self.architecture, self.symbols, self.languages = architecture, symbols, languages
         self.encoder = Transformer(architecture)
-        self.decoder = Transformer(architecture, cross=True)
+        self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = symbols.mask, symbols.pad
 
-    def start_from(self, pretrained: Transformer) -> None:
-        """Both halves from one pretrained model; attention between them stays fresh."""
-        start_both(self.encoder, self.decoder, pretrained)
+    def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
+        """Each half from one of another model; attention between them stays fresh where that has none."""
+        grow(self.encoder, encoder)
+        grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> EncodedContext:
         tokens, real = delimited(source.tokens, self.symbols)

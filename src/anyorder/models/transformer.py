@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.models.dropout import Dropout
+from anyorder.models.memory import Cache, Memory
 
 Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
 
@@ -30,6 +31,12 @@ class Architecture:
     dropout: float = 0.0  # on embeddings and on each sub-layer's output
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-12
+    decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
+
+    @property
+    def decoder(self) -> Architecture:
+        """The sizes of the decoder, where there is one."""
+        return replace(self, layers=self.decoder_layers or self.layers, decoder_layers=0)
 
     def __post_init__(self) -> None:
         if self.dim % self.heads:
@@ -109,29 +116,6 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.lin2(F.gelu(self.lin1(x), approximate=self.approximate))
         return out
-
-
-@dataclass
-class Memory:
-    """What a decoder attends to: a pair of keys and values (N, H, S, D/H) a layer, and which of the S are real."""
-
-    layers: list[tuple[Tensor, Tensor]]
-    mask: Tensor | None  # (N, 1, 1, S) bool
-
-    def take(self, rows: Tensor) -> Memory:
-        mask = None if self.mask is None else self.mask[rows]
-        return Memory([(k[rows], v[rows]) for k, v in self.layers], mask)
-
-
-@dataclass
-class Cache:
-    """Keys and values of a causal decoder's first `filled` columns, one pair (N, H, L, D/H) a layer."""
-
-    layers: list[tuple[Tensor, Tensor]]
-    filled: int = 0
-
-    def take(self, rows: Tensor) -> Cache:
-        return Cache([(k[rows], v[rows]) for k, v in self.layers], self.filled)
 
 
 class Transformer(nn.Module):
@@ -274,11 +258,22 @@ def key_mask(lengths: Tensor, width: int) -> Tensor | None:
     return None if bool(visible.all()) else visible[:, None, None]
 
 
-def start_both(encoder: Transformer, decoder: Transformer, pretrained: Transformer) -> None:
-    """Encoder and decoder from one pretrained model; what it has no weights for, attention between them, stays."""
-    weights = pretrained.state_dict()
-    encoder.load_state_dict(weights)
-    odd = decoder.load_state_dict(weights, strict=False)
-    fresh = ("encoder_attn.", "layer_norm15.")
-    if odd.unexpected_keys or any(not key.startswith(fresh) for key in odd.missing_keys):
-        raise ValueError(f"the pretrained model does not fit: {odd}")
+BETWEEN = ("encoder_attn", "layer_norm15")  # what only a decoder beside an encoder has
+
+
+def grow(model: Transformer, start: Transformer) -> None:
+    """Weights of `start` into `model`, whose layers may be more or fewer: each takes the one at its relative depth.
+
+    Attention to an encoder stays fresh where `start` has none, and is left out where `model` has none.
+    """
+    old, new = start.architecture.layers, model.architecture.layers
+    have, wanted = start.state_dict(), model.state_dict()
+    for name in wanted:
+        part, _, rest = name.partition(".")
+        number, _, what = rest.partition(".")
+        source = f"{part}.{round(int(number) * (old - 1) / max(new - 1, 1))}.{what}" if number.isdigit() else name
+        if source in have:
+            wanted[name] = have[source]
+        elif part not in BETWEEN:
+            raise ValueError(f"the model to start from has no {source!r}")
+    model.load_state_dict(wanted)

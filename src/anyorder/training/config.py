@@ -60,6 +60,7 @@ class Sizes:
     norm: str = "post"
     gelu: str = "erf"
     layer_norm_eps: float = 1e-12
+    decoder_layers: int = 0  # of models with an encoder and a decoder; 0: as many as `layers`
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,9 @@ class Stage:
     mask_high: float = 1.0
     mask_per_batch: bool = False  # the authors' code: one ratio a batch
     mask_bert: bool = False  # the authors' code: of the chosen symbols 80 % masked, 10 % random, 10 % kept
+    copies: int = 1  # cmlm: masked copies of a target for each time its source is encoded …
+    own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols …
+    check: float = 0.0  # … and the share of visible symbols that are predicted too
     average: float = 0.999  # decay of the weights' moving average, which is what is validated and kept
     precision: str = "auto"  # auto (bf16 where the hardware has it) | float32 | bf16
     validate: int = 500  # updates between validations
@@ -196,7 +200,14 @@ def _check(config: Config) -> None:
             raise ConfigError(f"{where}: masked-lm learns from single sentences; target and back are pairs")
         if not 0 <= stage.mask_low <= stage.mask_high <= 1:
             raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
-        for name in ("steps", "tokens", "accumulate", "validate"):
+        if stage.objective != "cmlm" and (stage.copies, stage.own, stage.check) != (1, 0.0, 0.0):
+            raise ConfigError(f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart")
+        for name in ("own", "check"):
+            if not 0 <= getattr(stage, name) <= 1:
+                raise ConfigError(f"{where}: {name} is a share, between 0 and 1, not {getattr(stage, name)!r}")
+        if stage.own and stage.copies < 2:
+            raise ConfigError(f"{where}: own symbols are shown from the second copy on: copies must be at least 2")
+        for name in ("steps", "tokens", "accumulate", "validate", "copies"):
             if getattr(stage, name) < 1:
                 raise ConfigError(f"{where}: {name} must be at least 1")
         seen.add(stage.name)

@@ -64,6 +64,9 @@ class Corruption:
     high: float = 1.0
     per_batch: bool = False  # the authors' code: one ratio for the whole batch …
     bert: bool = False  # … and of the chosen symbols 80 % masked, 10 % random, 10 % kept
+    copies: int = 1  # masked copies of a target, all against one encoded source
+    own: float = 0.0  # share of the later copies whose visible symbols are the model's own, as when it decodes
+    check: float = 0.0  # share of a copy's visible symbols that are predicted too, so that wrong ones can be mended
 
     def __call__(
         self, tokens: Tensor, candidates: Tensor, symbols: Symbols, vocabulary: int, generator: torch.Generator
@@ -78,3 +81,7 @@ class Corruption:
             anything = torch.randint(symbols.mask + 1, vocabulary, tokens.shape, generator=generator)
             new = torch.where(kind < 0.8, new, torch.where(kind < 0.9, anything, tokens))
         return torch.where(chosen, new, tokens), chosen
+
+    def checked(self, visible: Tensor, generator: torch.Generator) -> Tensor:
+        """Of the visible symbols (B, W) bool those that are predicted although they can be seen."""
+        return visible & (torch.rand(visible.shape, generator=generator) < self.check)

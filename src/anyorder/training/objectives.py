@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.data.ragged import Ragged
+from anyorder.models.transformer import Transformer
 from anyorder.models.translation import Source, columns_of
+from anyorder.training.cross_entropy import output_loss
 from anyorder.training.masking import Corruption, canvas
 
 Batch = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor
@@ -53,10 +55,10 @@ class _Objective(nn.Module, ABC):
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
         """The size and the bucket key (N,) of each example."""
 
-    def loss(self, states: Tensor, targets: Tensor) -> Tensor:
-        """Σ of label-smoothed cross-entropies at (M, D) and (M,), the head only there."""
+    def loss(self, output: Transformer, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ of label-smoothed cross-entropies at (M, D) and (M,), and the most probable symbols (M,)."""
         smoothing = self.smoothing if self.training else 0.0
-        return F.cross_entropy(self.model.logits(states), targets, label_smoothing=smoothing, reduction="sum")
+        return output_loss(states, output.embeddings.weight, output.proj_bias, targets, smoothing)
 
 
 class MaskedLM(_Objective):
@@ -79,7 +81,7 @@ class MaskedLM(_Objective):
         n, i = b["chosen"].nonzero(as_tuple=True)
         columns, slot = columns_of(n, i, len(b["tokens"]))  # the last layer computes no others
         states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"), columns=columns)
-        return self.loss(states[n, slot], b["targets"])
+        return self.loss(self.model.transformer, states[n, slot], b["targets"])[0]
 
 
 class MaskedTranslation(MaskedLM):
@@ -153,27 +155,54 @@ class Autoregressive(_Directed):
     def forward(self, **b: Tensor) -> Tensor:
         context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
         real = b["target"].ne(self.model.pad_id)
-        return self.loss(self.model.states(context, b["target"])[real], b["target"][real])
+        return self.loss(self.model.decoder, self.model.states(context, b["target"])[real], b["target"][real])[0]
 
 
 class ConditionalMasked(_Directed):
-    """Masked symbols of the target given the encoded source, and the target's length."""
+    """Masked symbols of the target given the encoded source, and the target's length.
+
+    The source is encoded once for several masked copies of its target. From the second copy on, a share of them shows
+    what the model itself wrote at the masks of the copy before (learning from own predictions: Ghazvininejad et al.
+    2020), for that is what it will see when it decodes.
+    """
 
     length_weight = 0.1  # of the length loss, a sentence's share against a symbol's
 
+    def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        """A source counts once, a target as often as it is copied."""
+        assert corpus.second is not None
+        sizes, keys = super().measure(corpus)
+        a, b = corpus.first.lengths, corpus.second.lengths
+        more = self.corruption.copies - 1
+        if corpus.target is not None:
+            return sizes + more * torch.where(corpus.target == 1, b, a), keys
+        return sizes + more * torch.cat([b, a]), keys
+
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
         source, target, lengths, direction = self.sides(corpus, rows)
-        model = self.model
-        tokens, chosen = self.corruption(
-            target, target.ne(model.pad_id), model.symbols, model.architecture.vocabulary, generator
-        )
-        batch = {"source": source, "tokens": tokens, "chosen": chosen, "targets": target[chosen]}
+        model, corruption, real = self.model, self.corruption, target.ne(self.model.pad_id)
+        copies = []
+        for _ in range(corruption.copies):
+            tokens, masked = corruption(target, real, model.symbols, model.architecture.vocabulary, generator)
+            copies.append((tokens, masked | corruption.checked(real & ~masked, generator)))
+        tokens, chosen = (torch.stack(part) for part in zip(*copies, strict=True))  # (K, B, L)
+        own = torch.rand(len(copies), len(target), 1, generator=generator) < corruption.own
+        batch = {"source": source, "target": target, "tokens": tokens, "chosen": chosen, "own": own}
         return batch | {"direction": direction, "lengths": lengths, "count": chosen.sum()}
 
     def forward(self, **b: Tensor) -> Tensor:
         context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
-        states = self.model.hidden(context, b["tokens"])
-        loss = self.loss(states[b["chosen"]], b["targets"])
+        target, mask = b["target"], self.model.mask_id
+        written = target  # the target with the model's own symbols at the masks of the copy before
+        loss = target.new_zeros((), dtype=torch.float32)
+        for k, (tokens, chosen, own) in enumerate(zip(b["tokens"], b["chosen"], b["own"], strict=True)):
+            if k and self.training:
+                tokens = torch.where(own & tokens.eq(target), written, tokens)
+            n, i = chosen.nonzero(as_tuple=True)
+            states = self.model.hidden_at(context, tokens, n, i)  # (M, D)
+            more, best = self.loss(self.model.decoder, states, target[n, i])
+            loss = loss + more
+            written = torch.where(tokens.eq(mask), target.index_put((n, i), best), target)
         if self.training:
             length = F.nll_loss(self.model.log_length(context), b["lengths"], reduction="sum")
             loss = loss + self.length_weight * length

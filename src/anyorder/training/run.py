@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from anyorder.data.ragged import Ragged
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
-from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.transformer import Architecture, grow
 from anyorder.models.translation import Symbols
 from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically
@@ -62,7 +62,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     """Train one stage; its best model's folder."""
     folder = out / stage.name
     model = build(config, stage, prepared, out)
-    corruption = Corruption(stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert)
+    corruption = Corruption(
+        stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert, stage.copies, stage.own, stage.check
+    )
     train, valid = prepared.train, prepared.valid
     lengths = out / LENGTHS
     if stage.target:  # a model's own translations are shorter or longer than people's, and their lengths too are learnt
@@ -127,22 +129,34 @@ def _start_folder(config: Config, stage: Stage, out: Path) -> Path:
 
 
 def begin_from(model: Any, folder: Path) -> None:
-    """Copy what a pretrained model has of this one; attention between encoder and decoder stays fresh."""
+    """Copy what another model has of this one; what it has not (attention between two halves, lengths) stays fresh.
+
+    A model with an encoder and a decoder starts from another such model, its layers more or fewer than ours, or from a
+    model in one piece; a model in one piece from another.
+    """
     start = load_model(folder)
-    ours = (replace(model.architecture, dropout=0.0, attention_dropout=0.0), model.languages)
-    theirs = (replace(start.architecture, dropout=0.0, attention_dropout=0.0), start.languages)
+    ours, theirs = ((*_fixed(m.architecture), m.languages) for m in (model, start))
     if ours != theirs:
         raise TrainingError(f"{folder} does not fit: it is {theirs}, this stage is {ours}")
-    if type(start) is type(model):
+    if type(start) is type(model) and _depth(start) == _depth(model):
         model.load_state_dict(start.state_dict())
         return
-    transformer = getattr(start, "transformer", None)
-    if not isinstance(transformer, Transformer):
-        raise TrainingError(f"{folder} is a {start.kind} model: a {model.kind} model cannot start from it")
+    whole = getattr(start, "transformer", None)
     if hasattr(model, "start_from"):
-        model.start_from(transformer)
+        model.start_from(whole or start.encoder, whole or start.decoder)
+    elif whole is None:
+        raise TrainingError(f"{folder} is a {start.kind} model: a {model.kind} model cannot start from it")
     else:
-        model.transformer.load_state_dict(transformer.state_dict())
+        grow(model.transformer, whole)
+
+
+def _depth(model: Any) -> tuple[int, int]:
+    return model.architecture.layers, model.architecture.decoder.layers
+
+
+def _fixed(a: Architecture) -> tuple[Any, ...]:
+    """The sizes that a start must share: all but the number of layers and dropout."""
+    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0))
 
 
 def _single(pairs: Corpus) -> Corpus:
