@@ -126,7 +126,7 @@ class Writing:
         steps = self.steps if isinstance(self.steps, int) else None
         if steps is not None and steps < 1:
             raise PlanError(f"steps must be at least 1, got {steps}")
-        count, used = self._count(steps)
+        count, used = self._count(order, steps)
         among = self._among(count.name.split("(")[0], twice)
         anew = among is everywhere  # written positions are chosen again
         if steps is not None and not (used or anew or among is revisit):
@@ -170,10 +170,11 @@ class Writing:
             return Policy.load(self.order)
         return recipes.order_of(self.order, named)
 
-    def _count(self, steps: int | None) -> tuple[Count, bool]:
+    def _count(self, order: Order, steps: int | None) -> tuple[Count, bool]:
         """The count, and whether it makes use of the number of steps."""
         if self.count is None:
-            return (constant(steps), True) if steps else (fixed(1), False)
+            own: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
+            return (constant(steps), True) if steps else (own, False)
         if self.count.strip().isdigit():
             return fixed(int(self.count)), False
         name, arguments = _call(self.count, COUNTS, "count")
