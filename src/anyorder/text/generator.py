@@ -61,6 +61,11 @@ class Generator:
         return getattr(self.model, "kind", "") == "autoregressive"
 
     @property
+    def way(self) -> str:
+        """The direction by its languages, "de-en"."""
+        return "text" if self.direction is None else "-".join(self.model.languages[i] for i in self.direction)
+
+    @property
     def room(self) -> int:
         """Symbols that a source or a target may have."""
         return int(self.model.architecture.positions) - 2
@@ -189,7 +194,7 @@ class Generator:
         if length is None and hasattr(self.model, "log_length"):
             length = Predicted(self.model.log_length)
         if length is None:
-            raise TextError(f"{self.name} has no length model for this direction: give one, or give canvases")
+            raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
         with torch.inference_mode():
             lengths, logp = length.propose(torch.tensor(sizes), n, context)
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
@@ -203,7 +208,7 @@ class Generator:
                 recipes.autoregressive(0, self.model.symbols.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )
         if plan.writing.order == "learned" and self.learned is None:
-            raise PlanError(f"{self.name} has no learned order for this direction: train one, or use easy-first")
+            raise PlanError(f"{self.name} has no learned order for {self.way}: train one, or use easy-first")
         return plan.decoder(self.ban, {} if self.learned is None else {"learned": self.learned})
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
