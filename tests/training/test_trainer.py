@@ -251,3 +251,32 @@ def test_export_is_half_as_large_and_translates_alike(tmp_path: Path) -> None:
     assert sizes[1] < 0.6 * sizes[0]
     for a, b in zip(load_model(folder).parameters(), load_model(tmp_path / "shipped").parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_finished_folder_is_not_taken_for_another_runs(tmp_path: Path) -> None:
+    settings = config(stage(steps=2))
+    train(settings, tmp_path / "run")
+    train(replace(settings, stages=[stage(steps=2, save_minutes=9.0)]), tmp_path / "run")  # of no consequence
+    data = settings.data
+    others = [
+        replace(settings, data=replace(data, train=[replace(data.train[0], seed=99)])),
+        replace(settings, data=replace(data, languages=["a", "c"])),
+        replace(settings, model=replace(settings.model, ffn=8)),
+        replace(settings, stages=[stage(steps=2, learning_rate=0.5)]),
+        replace(settings, stages=[stage(steps=4, objective="autoregressive")]),
+    ]
+    for other in others:
+        with pytest.raises(TrainingError, match="is of another run"):
+            train(other, tmp_path / "run")
+    train(replace(settings, stages=[stage(steps=3, learning_rate=0.5)]), tmp_path / "run")  # there is more to do
+    teacher = tmp_path / "run" / "masked" / "best"
+    distill(settings, teacher, tmp_path / "distilled", limit=5)
+    with pytest.raises(TrainingError, match="beam was 1, is 2"):
+        distill(settings, teacher, tmp_path / "distilled", beam_size=2, limit=5)
+
+
+def test_a_damaged_cache_is_made_again(tmp_path: Path) -> None:
+    settings = config(stage(steps=1))
+    train(settings, tmp_path)
+    (tmp_path / "corpus.pt").write_bytes(b"no cache")
+    train(replace(settings, stages=[stage(steps=2)]), tmp_path)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.data.read import read_texts
+from anyorder.files import digest
 from anyorder.models.folder import ModelFolder
 from anyorder.models.machine import side_by_side
 from anyorder.text.generator import Generator
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config
+from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
 from anyorder.training.validation import best_ids, plan_of
 
@@ -33,7 +35,8 @@ def distill(
 
     work = _Teacher(ModelFolder(teacher), beam_size)
     sides = _sentences(config, monolingual)
-    out.mkdir(parents=True, exist_ok=True)
+    made_from = {"teacher": digest(teacher), "beam": beam_size, "sentences": fingerprint(s[:limit] for s in sides)}
+    agree(out / "run.json", made_from)
     written = []
     for s, t in ((0, 1), (1, 0)):
         source, target = config.data.languages[s], config.data.languages[t]
