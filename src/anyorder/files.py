@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from anyorder.errors import AnyorderError
+
 try:
     import fcntl
 except ImportError:  # Windows: two writers of one file are then not told apart
@@ -22,7 +24,7 @@ except ImportError:  # Windows: two writers of one file are then not told apart
 Identity = tuple[int, int, str]
 
 
-class FileError(ValueError):
+class FileError(AnyorderError):
     """A file that must not or can not be written or read: which, why, and what to do."""
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from anyorder.errors import AnyorderError, UsageError
+
 FAILURE, USAGE, OURS = 1, 2, 70  # of the last kind there should be none: the message asks to report it
 
 
 def for_people(error: Exception) -> tuple[int, str]:
     """The exit code, and a sentence that says what, where, and what to do."""
     raised = _raised_in(error)
-    if type(error).__module__.startswith("anyorder."):
-        return USAGE if type(error).__name__ in ("UsageError", "PlanError", "OrderError") else FAILURE, str(error)
+    if isinstance(error, AnyorderError):
+        return USAGE if isinstance(error, UsageError) else FAILURE, str(error)
     if isinstance(error, OSError):
         what = f"can not use {error.filename}" if error.filename is not None else "reading or writing failed"
         return FAILURE, f"{what}: {error.strerror or error}"

@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
+from anyorder.errors import DataError
+
 CHUNK = 1 << 16  # bytes read at once, at most
 LONGEST = 1 << 20  # bytes of one line
 SMALL, LARGE = 16, 256  # lines handed on at once: few at first, so that something is seen soon
 
 
-class InputError(ValueError):
+class InputError(DataError):
     """Input that is not text; says where."""
 
 

@@ -49,7 +49,8 @@ def bench(
     from rich.console import Console
 
     from anyorder.bench.report import Asked, report
-    from anyorder.data.read import DataError, read_parallel, read_texts
+    from anyorder.data.read import read_parallel, read_texts
+    from anyorder.errors import DataError
 
     torch.set_num_threads(threads)
     if reference is None:

@@ -35,8 +35,7 @@ def convert(
     from rich.console import Console
     from rich.text import Text
 
-    from anyorder.data.read import DataError
-    from anyorder.errors import ModelError
+    from anyorder.errors import DataError, ModelError
     from anyorder.files import FileError
     from anyorder.models.convert import convert_xlm
 

@@ -11,13 +11,13 @@ import typer
 from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER, READ, WRITTEN
 from anyorder.cli._job import one_line
-from anyorder.cli._options import UsageError
 from anyorder.cli._terminal import visible
 from anyorder.files import write_whole
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
     from anyorder.data.test_sets import Corpus
+from anyorder.errors import UsageError
 
 
 def evaluate(
@@ -34,6 +34,7 @@ def evaluate(
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
@@ -57,8 +58,9 @@ def evaluate(
     from rich.progress import Progress
 
     plan = o.make_plan(
-        steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, polish=polish, seed=seed,
+        order=order, count=count, steps=o.steps_of(steps), among=among,
+        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
+        polish=polish, seed=seed,
     )  # fmt: skip
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):
@@ -90,8 +92,9 @@ def _lines(
     data: Path | None, test_set: str, source: Path | None, reference: Path | None, direction: tuple[str, str]
 ) -> tuple[Corpus, dict[int, str]]:
     """All lines of a test set, and what is wrong with some: {line, from 0: reason}."""
-    from anyorder.data.read import DataError, read_aligned
+    from anyorder.data.read import read_aligned
     from anyorder.data.test_sets import Corpus, load_corpus
+    from anyorder.errors import DataError
 
     if source is None or reference is None:
         assert data is not None
@@ -107,7 +110,7 @@ def _say(corpus: Corpus, texts: list[str], problems: dict[int, str], cost: Cost,
     import json
     from dataclasses import asdict
 
-    from anyorder.data.read import DataError
+    from anyorder.errors import DataError
     from anyorder.experiments.evaluate import quality, signatures
 
     scored = [

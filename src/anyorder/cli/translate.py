@@ -11,6 +11,7 @@ import typer
 from anyorder.cli import _options as o
 from anyorder.cli._guard import READ, WRITTEN
 from anyorder.cli._stream import open_lines
+from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -31,6 +32,7 @@ def translate(
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
@@ -78,19 +80,20 @@ def translate(
     Example: anyorder translate --to en --order 'mask-predict(10)' --rescore ar --polish 2 < lines.de > lines.en
     """
     if resume and output is None:
-        raise o.UsageError("--resume goes on with an output file: say which with --output FILE")
+        raise UsageError("--resume goes on with an output file: say which with --output FILE")
     if resume and nbest > 1 and not as_json:
-        raise o.UsageError("--resume needs a line a sentence: use --json with --nbest")
+        raise UsageError("--resume needs a line a sentence: use --json with --nbest")
     if text and input_file:
-        raise o.UsageError("give either texts or --input, not both")
+        raise UsageError("give either texts or --input, not both")
     if text and resume:
-        raise o.UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
+        raise UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
     raw = open_lines(input_file) if input_file else None
     given = dict(
-        order=order, count=count, steps=steps, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, polish=polish, temperature=temperature, seed=seed, nbest=nbest,
+        order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
+        positions=positions, lengths=lengths, rescore=rescore.value, polish=polish, temperature=temperature, seed=seed,
+        nbest=nbest,
     )  # fmt: skip
-    plan = o.make_plan(**given)  # type: ignore[arg-type]
+    plan = o.make_plan(**given)
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
 
@@ -119,21 +122,23 @@ def _identity(model: str, plan: Plan) -> dict[str, str | None]:
 
     folder = catalog.locate(model)
     assert folder is not None
-    beside = folder.with_name(folder.name + "-ar")
-    parts = [folder, *([beside] if plan.rescore == "ar" and beside.is_dir() else [])]
-    policies = [Path(p.order) for p in plan.each if isinstance(p.order, str) and p.order.endswith(".safetensors")]
+    parts = [folder.path]
+    if plan.choosing.rescore == "ar" and folder.beside is not None:
+        parts.append(folder.beside.path)
+    orders = [one.order for one in plan.writing.each]
+    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
     return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:
-    from anyorder.text.results import TextError
+    from anyorder.errors import TextError
 
     try:
         direction = "-".join(translator.direction(to, source))
     except TextError as error:
-        raise o.UsageError(str(error)) from None
-    if any(one.order == "learned" for one in plan.each) and direction not in translator.policies:
+        raise UsageError(str(error)) from None
+    if any(one.order == "learned" for one in plan.writing.each) and direction not in translator.policies:
         have = ", ".join(translator.policies) or "no direction"
-        raise o.UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
-    if plan.rescore == "ar" and translator.beside is None and not translator.causal:
-        raise o.UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")
+        raise UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
+    if plan.choosing.rescore == "ar" and translator.beside is None and not translator.causal:
+        raise UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")

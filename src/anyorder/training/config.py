@@ -8,8 +8,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from anyorder.errors import AnyorderError
 
-class ConfigError(ValueError):
+
+class ConfigError(AnyorderError):
     """A configuration that cannot be used: what is wrong, where, and what to do."""
 
 
