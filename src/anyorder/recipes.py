@@ -102,8 +102,17 @@ def two_pass(decoder: D) -> D:
     return replace(decoder, coordinates=replace(decoder.coordinates, among=revisit), steps=Times(2))
 
 
+def masked_conditionals(decoder: D) -> D:
+    """Positions judged as the paper defines it, each with itself masked: p(y_i | y_≠i, X), a pass per position."""
+    return replace(decoder, coordinates=replace(decoder.coordinates, conditionals="masked", reuse=False))
+
+
 def annealed(T: int, order: Order = logp) -> D:
-    """o_t from L to 1: predict all, then re-mask the ones ranked first and predict them again."""
+    """o_t from L to ⌊L/T⌋ (at least 1): predict all, then re-mask the ones ranked first and predict them again.
+
+    Judged by the pass in which the step before read its symbols, which costs nothing; `masked_conditionals` of it is
+    the paper's definition, at up to L passes more for a step.
+    """
     return D(C(order, anneal(T), everywhere, reuse=bool(order.reads)), steps=T)
 
 

@@ -127,6 +127,11 @@ class Coordinates:
             raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
+        if self.reuse and self.conditionals == "masked":
+            raise ValueError(
+                "reuse judges by the pass in which the step before read its symbols, where positions see themselves: "
+                "masked conditionals need passes of their own, so give one of the two"
+            )
         if self.tau and self.count.fixes is None and self.count.chance is None:
             raise ValueError(
                 f"{self.count.name} takes more or fewer positions by the order in which they are drawn, so the "

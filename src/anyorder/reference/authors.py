@@ -1,6 +1,6 @@
 """Reference mode: what the paper authors' code does, as compositions of the core.
 
-The recipes follow the paper. The authors' code differs from it in ways that change outputs; here every difference is
+`PAPER` follows the paper. The authors' code differs from it in ways that change outputs; here every difference is
 a switch of its own, all on by default, so that their checkpoints give their outputs.
 """
 
@@ -25,14 +25,10 @@ from anyorder.core import (
     State,
     Step,
     Symbols,
-    Times,
     View,
-    decode,
-    everywhere,
-    logp,
-    negent,
 )
 from anyorder.core.count import Ranked, first, number
+from anyorder.core.look import Conditionals
 
 Weights = tuple[float, float, float]
 STRATEGIES: dict[str, Weights] = {  # α on φ_negent, β on φ_logp, γ on φ_pos
@@ -50,6 +46,7 @@ ANYTHING = Symbols(may_mask=True)
 class Switches:
     """Where the authors' code differs from their paper. True: as in the code; False: as in the paper."""
 
+    visible: bool = True  # a position is judged with its own symbol in place, not with itself masked (one pass, not L)
     log_entropy: bool = True  # φ_negent = −log(H/log|V|), not −H
     far_position: bool = True  # φ_pos = log(|t − i|/L) and 0 at i = t, not −log(|t − i| + ε): the same best position
     lagging_logp: bool = True  # φ_logp by the pass before the symbols in place were written; 0 at the first step
@@ -58,6 +55,10 @@ class Switches:
     leave_masks: bool = True  # <mask> is a symbol like others, and what is masked at the end stays masked
     shared_positions: bool = True  # a beam's positions are those of a greedy run; rewritten symbols see themselves
     empty_pass: bool = True  # constant counts: a pass that writes nothing, then T times ⌈L/(T+1)⌉ among all positions
+
+    @property
+    def conditionals(self) -> Conditionals:
+        return "visible" if self.visible else "masked"
 
 
 CODE = Switches()
@@ -89,8 +90,8 @@ class LaggingLogp(Order):
         before = state.memory.get("position:lagging")  # (N, L, V)
         if before is None:
             return torch.zeros_like(state.logp)
-        then = -before.gather(-1, state.tokens.clamp_max(before.shape[-1] - 1)[..., None])[..., 0]
-        return torch.where(state.step[:, None] > 0, then, 0.0)
+        then = before.gather(-1, state.tokens.clamp_max(before.shape[-1] - 1)[..., None])[..., 0]
+        return torch.where(state.step[:, None] > 0, -then, 0.0)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         assert view.full is not None
@@ -175,16 +176,17 @@ def greedy(strategy: str | Sequence[float], passes: int = 1, switches: Switches 
     """Linear time: one position a step, T = passes × L."""
     alpha, beta, gamma = weights(strategy)
     parts = (
-        (alpha, log_negent if switches.log_entropy else negent),
-        (beta, LaggingLogp() if switches.lagging_logp else logp),
+        (alpha, log_negent if switches.log_entropy else core.negent),
+        (beta, LaggingLogp() if switches.lagging_logp else core.logp),
         (gamma, far_position if switches.far_position else core.position),
     )
-    order = _combined(parts, strategy)
-    if passes > 1 and switches.replay:
-        order = Replayed(order)
-    region = everywhere if switches.anywhere else core.masked if passes == 1 else core.revisit
+    combined = _combined(parts, strategy)
+    order = Replayed(combined) if passes > 1 and switches.replay else combined
+    region = core.everywhere if switches.anywhere else core.masked if passes == 1 else core.revisit
     symbols = ANYTHING if switches.leave_masks else Symbols()
-    return Decoder(Coordinates(order, among=region), symbols, steps=Times(passes))
+    return Decoder(
+        Coordinates(order, among=region, conditionals=switches.conditionals), symbols, steps=core.Times(passes)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +223,8 @@ def beam(
     decoder = greedy(strategy, passes, switches)
     if switches.shared_positions:
         seen = FirstPass.of(state) if watch is None else watch
-        decode(model, context, state, greedy(strategy, 1, switches), watch=seen)
-        decoder = replace(decoder, coordinates=Coordinates(Planned(seen.positions), among=everywhere), hide=False)
+        core.decode(model, context, state, greedy(strategy, 1, switches), watch=seen)
+        decoder = replace(decoder, coordinates=Coordinates(Planned(seen.positions), among=core.everywhere), hide=False)
     merge = not switches.shared_positions
     return core.beam(model, context, state, decoder, K, length_penalty=length_penalty, merge=merge)
 
@@ -232,7 +234,8 @@ def constant_time(
 ) -> Decoder:
     """Constant time, T ≤ L: "linear" re-masks L→1 positions, "constant" ⌈L/(T+1)⌉, "all" predicts all, unmasked.
 
-    Positions are judged by the pass before (φ_pos is left out); left2right takes the first ones, or the next in a row.
+    Positions are judged by the pass before (φ_pos is left out; with `lagging_logp` they see themselves, whatever
+    `visible` says); left2right takes the first ones, or the next in a row.
     "linear" and uniform shuffles the first ones, which is left2right.
     """
     if schedule not in SCHEDULES:
@@ -240,7 +243,6 @@ def constant_time(
     if steps < 1:
         raise ValueError(f"a constant-time decoder needs at least 1 step, got {steps}")
     extra = int(schedule == "constant" and switches.empty_pass)
-
     cut = AtMost(steps, extra)
 
     def ending(coordinates: Coordinates) -> Decoder:
@@ -249,18 +251,19 @@ def constant_time(
         return Decoder(coordinates, steps=steps + extra)
 
     if schedule == "all":
-        return replace(ending(Coordinates(core.leftmost, core.whole, everywhere)), hide=False)
+        return replace(ending(Coordinates(core.leftmost, core.whole, core.everywhere)), hide=False)
     in_a_row = (schedule == "linear" and strategy == "uniform") or weights(strategy) == STRATEGIES["left2right"]
     if in_a_row:
         order: Order = core.leftmost
     else:
         alpha, beta, _ = weights(strategy)
-        order = _combined(((alpha, log_negent if switches.log_entropy else negent), (beta, logp)), strategy)
+        order = _combined(((alpha, log_negent if switches.log_entropy else core.negent), (beta, core.logp)), strategy)
     if schedule == "constant" and not switches.empty_pass:
-        return ending(recipes.constant_time(steps, order).coordinates)
+        return ending(replace(recipes.constant_time(steps, order).coordinates, conditionals=switches.conditionals))
     count = _linear(steps) if schedule == "linear" else _constant(cut, in_a_row)
     reuse = switches.lagging_logp and not in_a_row
-    return ending(Coordinates(order, count, everywhere, reuse=reuse))
+    seen: Conditionals = "visible" if reuse else switches.conditionals
+    return ending(Coordinates(order, count, core.everywhere, conditionals=seen, reuse=reuse))
 
 
 def _linear(steps: int) -> Count:

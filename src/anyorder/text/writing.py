@@ -93,9 +93,8 @@ class Writing:
             raise
         except ValueError as error:
             raise PlanError(str(error)) from error
-        if self.conditionals == "masked":  # what was seen in the pass before is of the visible kind
-            coordinates = replace(composed.coordinates, conditionals="masked", reuse=False)
-            composed = replace(composed, coordinates=coordinates)
+        if self.conditionals == "masked":
+            composed = recipes.masked_conditionals(composed)
         return replace(composed, symbols=replace(symbols, ban=tuple({*symbols.ban, *ban})))
 
     def symbols(self) -> Symbols:
