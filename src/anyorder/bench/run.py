@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from anyorder import recipes
-from anyorder.bench import limit, peers, plain
+from anyorder.bench import limit, plain
+from anyorder.models import engines
 from anyorder.bench.measure import Side, Timing, interleaved, one_by_one
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
@@ -166,7 +167,7 @@ def autoregressive(
     language = translator.direction(to, None)
     direction = (translator.languages.index(language[0]), translator.languages.index(language[1]))
     sentences = translator.tokenizer.encode(sources, language[0])
-    hf = peers.to_hugging_face(ar.model, direction)
+    hf = engines.to_hugging_face(ar.model, direction)
     tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
     counts = translator.lengths["-".join(language)]
     lengths = counts.propose(torch.tensor([len(s) for s in sentences]), 1)[0][:, 0].tolist()
@@ -175,10 +176,10 @@ def autoregressive(
     with tempfile.TemporaryDirectory() as folder:
         engines: dict[str, Callable[[list[int]], list[list[int]]]] = {
             ours: lambda part: decode_jobs(translator.model, [jobs[i] for i in part], direction, BAN, decoder),
-            "HF generate, AR greedy": lambda part: peers.generate(hf, ar.model, [sentences[i] for i in part]),
+            "HF generate, AR greedy": lambda part: engines.generate(hf, ar.model, [sentences[i] for i in part]),
         }
         for quantization in (None, "int8"):
-            engine = peers.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
+            engine = engines.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
             name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
             engines[name] = partial(_translate2, engine, ar.model, tokens, sentences)
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
@@ -204,7 +205,7 @@ def autoregressive(
 
 
 def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:
-    return peers.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
+    return engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
 
 
 def markdown(rows: Sequence[Row]) -> str:
