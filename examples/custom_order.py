@@ -23,7 +23,7 @@ class Pen(Order):
         self.jump = jump
 
     def __call__(self, state: State, view: View) -> Tensor:
-        pen = state.memory.get("pen", torch.zeros_like(state.score))  # (N,)
+        pen = state.recall("pen", torch.zeros_like(state.score))  # (N,)
         distance = (state.place - pen[:, None]).abs() / state.length[:, None]
         assert view.entropy is not None
         return -view.entropy - self.jump * distance

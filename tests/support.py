@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from anyorder.core import NoContext, State, begin, canvas
+from anyorder.core import Decoder, NoContext, Running, State, begin, canvas
 from anyorder.core.noise import combine, mix, uniform
 from anyorder.models.table import Table
 
@@ -52,6 +52,9 @@ class Key:
 
     def take(self, rows: Tensor) -> Key:
         return Key(self.key[rows])
+
+    def join(self, *others: Key) -> Key:
+        return Key(torch.cat([c.key for c in (self, *others)]))
 
 
 class Hashed:
@@ -102,6 +105,23 @@ def each_alone(context: Key, state: State) -> Iterator[tuple[Key, State]]:
         length = int((state.tokens[r] != state.pad_id).sum())
         one = begin(state.tokens[row, :length], state.mask_id, state.pad_id, seed=state.seed[row])
         yield context.take(row), one
+
+
+def joining(model: Any, alone: list[tuple[Any, State]], decoder: Decoder, wait: int = 2) -> list[State]:
+    """Rows that join a running batch one after the other, `wait` steps apart: where each ended, (1, L) each."""
+    running, ends, queue = Running(model, decoder), {}, list(enumerate(alone))
+    t = 0
+    while queue or len(running.rows):
+        if queue and t % wait == 0:
+            row, (context, state) = queue.pop(0)
+            running.join(context, state.but(row=torch.tensor([row])), torch.tensor([row]))
+            ends[row] = state
+        if len(running.rows):
+            taken = running.step()
+            ends |= {r: taken.state.take(torch.tensor([n])) for n, r in enumerate(taken.rows.tolist())}
+            running.leave()
+        t += 1
+    return [ends[row] for row in range(len(alone))]
 
 
 MASK, PAD = 9, 10

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from anyorder.core import NoContext, Order, Symbols, begin, confidence, decode, leftmost, margin, negent, random
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.decode import Decoder
+from anyorder.core.decoder import Decoder
 from anyorder.models.policy import Policy
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.rollout import Episodes

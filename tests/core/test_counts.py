@@ -77,7 +77,7 @@ def test_klass_waits_for_distributions_to_settle() -> None:
         view = View(state.tokens, full.amax(-1), full=full)
         rank = view.logp.argsort(dim=-1, descending=True, stable=True)
         z = count(state, view, Ranked(state.masked, rank, state.length))
-        return replace(state, memory=count.remember(state, view, z)), z[0].int().tolist()
+        return replace(state, memory=count.remember(state, view, z), step=state.step + 1), z[0].int().tolist()
 
     calm, moving, unsure = [0.7, 0.3], [0.9, 0.1], [0.5, 0.5]
     state, z = step(state, [calm, moving, unsure])
@@ -97,7 +97,11 @@ def test_klass_does_not_take_a_position_it_has_not_seen_for_a_stable_one() -> No
     memory = count.remember(state, View(state.tokens, full.amax(-1), full=full), state.masked)
     seen = torch.tensor([[[0.7, 0.3], [0.2, 0.8]]]).log()
     view = View(state.tokens, seen.amax(-1), full=seen)
-    z = count(replace(state, memory=memory), view, Ranked(state.masked, torch.tensor([[1, 0]]), state.length))
+    z = count(
+        replace(state, memory=memory, step=state.step + 1),
+        view,
+        Ranked(state.masked, torch.tensor([[1, 0]]), state.length),
+    )
     assert z.int().tolist() == [[1, 0]]
 
 
@@ -127,9 +131,9 @@ def test_how_many_step_by_step(count: Count, length: int, expected: list[int]) -
 
 def test_anneal_goes_from_all_to_one() -> None:
     state = blank("_" * 7)
-    assert [int(take(anneal(4), replace(state, step=t)).sum()) for t in range(4)] == [7, 5, 3, 1]
+    assert [int(take(anneal(4), replace(state, step=state.step + t)).sum()) for t in range(4)] == [7, 5, 3, 1]
     state = blank("_" * 3)
-    assert [int(take(anneal(5), replace(state, step=t)).sum()) for t in range(5)] == [3, 2, 1, 1, 1]
+    assert [int(take(anneal(5), replace(state, step=state.step + t)).sum()) for t in range(5)] == [3, 2, 1, 1, 1]
 
 
 def test_chance_may_take_none_and_takes_its_share() -> None:

@@ -200,9 +200,9 @@ def test_rows_that_leave_take_their_memory_with_them() -> None:
             return -state.place.float()
 
         def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-            had = state.memory.get("had", torch.zeros_like(state.score)) + z.sum(-1)
-            when = state.memory.get("position:when", torch.full_like(state.logp, -1))
-            return {"had": had, "position:when": torch.where(z, float(state.step), when)}
+            had = state.recall("had", torch.zeros_like(state.score)) + z.sum(-1)
+            when = state.recall("position:when", torch.full_like(state.logp, -1))
+            return {"had": had, "position:when": torch.where(z, state.step[:, None].float(), when)}
 
     model = Hashed()
     context, state = sentences(model, [6, 1, 3, 5])

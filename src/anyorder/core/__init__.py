@@ -19,7 +19,8 @@ from anyorder.core.count import (
     threshold,
     whole,
 )
-from anyorder.core.decode import Decoder, Result, Step, Times, decode, step, unroll
+from anyorder.core.decode import Result, Running, decode, unroll
+from anyorder.core.decoder import Decoder, Times, done
 from anyorder.core.edit import Edit, Insert, Replace
 from anyorder.core.gibbs import Samples, chains, sampler
 from anyorder.core.length import Counts, Given, Length, Predicted, UntilEos
@@ -43,15 +44,16 @@ from anyorder.core.parse import OrderError, parse
 from anyorder.core.remask import Metropolis, PathPlanning, ReMDM, TakeBack
 from anyorder.core.score import best, log_likelihood, marginal, pll, token_scores
 from anyorder.core.state import State, View, begin, canvas
+from anyorder.core.step import Step, step
 from anyorder.core.symbols import Symbols
 
 __all__ = [
     "FEATURES", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit", "Feature", "Given",
     "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError", "PathPlanning",
-    "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Samples", "State", "Step", "Symbols", "TakeBack",
-    "Times", "UntilEos", "View", "anneal", "beam", "begin", "best", "block", "canvas", "chains", "chance", "confidence",
-    "constant", "decode", "dilated", "entropy_bound", "even", "everywhere", "factor", "fixed", "kl_stable",
-    "last_slot", "leftmost", "log_likelihood", "logp", "margin", "marginal", "masked", "negent", "parse", "pll",
-    "position", "random", "revisit", "rightmost", "sampler", "stale", "step", "threshold", "token_scores", "unroll",
-    "whole",
+    "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Running", "Samples", "State", "Step", "Symbols",
+    "TakeBack", "Times", "UntilEos", "View", "anneal", "beam", "begin", "best", "block", "canvas", "chains", "chance",
+    "confidence", "constant", "decode", "dilated", "done", "entropy_bound", "even", "everywhere", "factor", "fixed",
+    "kl_stable", "last_slot", "leftmost", "log_likelihood", "logp", "margin", "marginal", "masked", "negent", "parse",
+    "pll", "position", "random", "revisit", "rightmost", "sampler", "stale", "step", "threshold", "token_scores",
+    "unroll", "whole",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.count import fixed
-from anyorder.core.decode import Decoder
+from anyorder.core.decoder import Decoder
 from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
@@ -66,7 +66,8 @@ def beam(
     device = state.tokens.device
     family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
     first = torch.arange(N * K, device=device) % K == 0
-    budget, masks = decoder.budget(state), state.masked.sum(-1)
+    state = decoder.start(state)
+    budget, masks = state.budget, state.masked.sum(-1)
     last = state.length if budget is None else budget  # (N,) steps that a row has
     short = (last < masks).nonzero()
     if len(short):

@@ -46,7 +46,7 @@ everywhere = Region("everywhere", _open, _open)
 
 def _visits(state: State) -> Tensor:
     """(N, L) how often each position was written; a canvas that begins with symbols counts as written once."""
-    return state.memory.get("position:visits", (~state.masked).long())
+    return state.recall("position:visits", (~state.masked).long())
 
 
 def _revisit(state: State) -> Tensor:
@@ -163,7 +163,12 @@ class Coordinates:
         rank = key.argsort(dim=-1, descending=True, stable=True)
         z = self.count(state, view, Ranked(region, rank, self.among.size(state)))
         if self.count.chance is not None:
-            return Choice(z, _bernoulli(self.count.chance(state), z, region).to(state.score.dtype))
+            return Choice(
+                z,
+                _bernoulli(torch.as_tensor(self.count.chance(state), device=z.device).double(), z, region).to(
+                    state.score.dtype
+                ),
+            )
         return Choice(z, _plackett_luce(x, z, rank) if self.tau else torch.zeros_like(state.score))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
@@ -171,10 +176,10 @@ class Coordinates:
         return carried | self.among.remember(state, z)
 
 
-def _bernoulli(p: float, z: Tensor, region: Tensor) -> Tensor:
-    """Σ_i z_i log p + (1 − z_i) log(1 − p) over the region: (N,)."""
+def _bernoulli(p: Tensor, z: Tensor, region: Tensor) -> Tensor:
+    """Σ_i z_i log p + (1 − z_i) log(1 − p) over the region, p () or (N,): (N,)."""
     yes, no = z.sum(-1).double(), (region & ~z).sum(-1).double()
-    return torch.xlogy(yes, torch.tensor(p)) + torch.xlogy(no, torch.tensor(1 - p))
+    return torch.xlogy(yes, p) + torch.xlogy(no, 1 - p)
 
 
 def _plackett_luce(x: Tensor, z: Tensor, rank: Tensor) -> Tensor:

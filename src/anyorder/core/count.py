@@ -32,7 +32,7 @@ class Count:
     take: Callable[[State, View, Ranked], Tensor] = field(compare=False, repr=False)
     reads: frozenset[str] = frozenset()
     minimum: int = 1
-    chance: Callable[[State], float] | None = field(default=None, compare=False, repr=False)  # p(z_i = 1)
+    chance: Callable[[State], float | Tensor] | None = field(default=None, compare=False, repr=False)  # p(z_i = 1)
     remember: Callable[[State, View, Tensor], dict[str, Tensor]] = field(
         default=lambda state, view, z: {}, compare=False, repr=False
     )
@@ -143,11 +143,9 @@ def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
     def calm(state: State, view: View) -> Tensor:
         """(N, L) int64: for how many steps in a row each position has been stable."""
         assert view.full is not None
-        before = state.memory.get("position:distribution")
-        if before is None:
-            return torch.zeros_like(state.tokens)
+        before = state.recall("position:distribution", torch.nan)  # nothing to compare with: never less than ε
         kl = (view.full.exp() * (view.full - before)).sum(-1)
-        return torch.where(kl < epsilon, state.memory["position:calm"] + 1, 0)
+        return torch.where(kl < epsilon, state.recall("position:calm", 0) + 1, 0)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         return (calm(state, view) >= history) & (view.logp.exp() > p)
@@ -160,11 +158,12 @@ def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
     return Count(name, take, frozenset({"logp", "full"}), remember=remember)
 
 
-def chance(name: str, p: Callable[[State], float]) -> Count:
-    """Each position of the region with probability p(state), independently; may be none."""
+def chance(name: str, p: Callable[[State], float | Tensor]) -> Count:
+    """Each position of the region with probability p(state), one for all or (N,), independently; may be none."""
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
-        return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < p(state)
+        u = uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT))
+        return u < torch.as_tensor(p(state), device=u.device).reshape(-1, 1)
 
     return Count(name, take, minimum=0, chance=p)
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates, everywhere
-from anyorder.core.decode import Decoder, unroll
+from anyorder.core.decode import unroll
+from anyorder.core.decoder import Decoder
 from anyorder.core.edit import REPLACE
 from anyorder.core.look import Cost
 from anyorder.core.model import Model
@@ -67,8 +68,8 @@ def chains(
     cost = Cost()
     kept: list[Tensor] = []
     end = state
-    for end in _states(model, context, state, replace(decoder, steps=total), cost):
-        if end.step > burn_in and (end.step - burn_in) % thin == 0:
+    for t, end in enumerate(_states(model, context, state, replace(decoder, steps=total), cost), 1):
+        if t > burn_in and (t - burn_in) % thin == 0:
             kept.append(end.tokens)
     accepted = end.memory.get("accepted")
     rate = torch.ones_like(end.score) if accepted is None else accepted / total
@@ -76,5 +77,5 @@ def chains(
 
 
 def _states(model: Model, context: Any, state: State, decoder: Decoder, cost: Cost) -> Iterator[State]:
-    for taken in unroll(model, context, state.but(step=0), decoder, cost=cost):
+    for taken in unroll(model, context, state.but(step=torch.zeros_like(state.step)), decoder, cost=cost):
         yield taken.state

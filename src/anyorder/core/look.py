@@ -208,7 +208,7 @@ class Reader:
         low, high = lse.aminmax()  # NaN if any is
         if not (float(low) >= NEVER / 2 and float(high) < torch.inf):
             m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])
-            where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {state.step}"
+            where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {int(state.step[n[m]])}"
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")

@@ -15,12 +15,19 @@ class Context(Protocol):
         """The context of hypotheses `rows` (M,) int64, repeats allowed."""
         ...
 
+    def join(self, *others: Self) -> Self:
+        """The context of these hypotheses, then of the others': rows of different inputs in one batch."""
+        ...
+
 
 @dataclass(frozen=True)
 class NoContext:
     """X = ∅, or a prompt that is already part of the canvas."""
 
     def take(self, rows: Tensor) -> NoContext:
+        return self
+
+    def join(self, *others: NoContext) -> NoContext:
         return self
 
 

@@ -43,6 +43,6 @@ def gumbel(seed: Tensor, *keys: Tensor | int) -> Tensor:
     return -(-uniform(seed, *keys).log()).log()
 
 
-def grid(seed: Tensor, step: int, width: int, purpose: int) -> tuple[Tensor, int, Tensor, int]:
-    """Keys of an (N, width) grid of draws at one step: pass on to `uniform` or `gumbel`."""
-    return seed[:, None], step, torch.arange(width, device=seed.device), purpose
+def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Keys of an (N, width) grid of draws, each row at its own step: pass on to `uniform` or `gumbel`."""
+    return seed[:, None], step[:, None], torch.arange(width, device=seed.device), purpose

@@ -112,7 +112,7 @@ def _surprise(state: State, view: View) -> Tensor:
 
 
 def _position(state: State, view: View) -> Tensor:
-    t = state.step % state.length[:, None]
+    t = (state.step % state.length)[:, None]
     return -((t - state.place).abs() + EPSILON).log().to(state.logp.dtype)
 
 

@@ -49,19 +49,20 @@ class ReMDM(Replacing):
     steps: int
     eta: float
 
-    def sigma(self, step: int) -> float:
-        before, after = step / self.steps, (step + 1) / self.steps
-        return min(self.eta, (1 - after) / before) if before else 0.0
+    def sigma(self, step: Tensor) -> Tensor:
+        """σ_t of each row (N,) float64, 0 where nothing is written yet."""
+        before, after = step.double() / self.steps, (step + 1).double() / self.steps
+        return torch.where(step > 0, ((1 - after) / before).clamp_max(self.eta), 0.0)
 
-    def unmask_probability(self, state: State) -> float:
-        """(α_s − (1 − σ)·α_t)/(1 − α_t)."""
-        before, after = state.step / self.steps, (state.step + 1) / self.steps
+    def unmask_probability(self, state: State) -> Tensor:
+        """(α_s − (1 − σ)·α_t)/(1 − α_t): (N,)"""
+        before, after = state.step.double() / self.steps, (state.step + 1).double() / self.steps
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> State:
         written = state.open & ~state.masked & ~z
         u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
-        return erase(write(state, z, view), written & (u < self.sigma(state.step)))
+        return erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None]))
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class Metropolis(Replacing):
         accept = (u.log() < ratio) | (z & state.masked).any(-1)
         keep = accept[:, None]
         memory = dict(state.memory)
-        memory["accepted"] = memory.get("accepted", torch.zeros_like(state.score)) + accept.to(state.score.dtype)
+        memory["accepted"] = state.recall("accepted", torch.zeros_like(state.score)) + accept.to(state.score.dtype)
         return new.but(
             tokens=torch.where(keep, new.tokens, state.tokens),
             logp=torch.where(keep, new.logp, state.logp),

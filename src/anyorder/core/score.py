@@ -8,7 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from anyorder.core.decode import Decoder, decode
+from anyorder.core.decode import decode
+from anyorder.core.decoder import Decoder
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
 from anyorder.core.state import State

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+
+from anyorder.core.ragged import joined
 
 
 class View(NamedTuple):
@@ -32,6 +35,15 @@ class View(NamedTuple):
     def trim(self, width: int) -> View:
         return View(*(None if f is None else f[:, :width] for f in self))  # type: ignore[arg-type]
 
+    def join(self, *others: View) -> View:
+        """These rows, then the others'; a field that one of them lacks is None."""
+        fields = zip(self, *others, strict=True)
+        return View(*(None if any(f is None for f in each) else joined(each) for each in fields))  # type: ignore[arg-type]
+
+    def nothing(self, rows: int, width: int) -> View:
+        """A view with these fields of rows that were not looked at."""
+        return View(*(None if f is None else f.new_zeros(rows, width, *f.shape[2:]) for f in self))  # type: ignore[arg-type]
+
 
 def merge(where: Tensor, a: View, b: View) -> View:
     """`a` where `where` (N, L), else `b`; a field that either lacks is None."""
@@ -54,10 +66,11 @@ class State:
     score: Tensor  # (N,) log p(L) + Σ_t Σ_i log p(z) + z·log p(y)
     seed: Tensor  # (N,) int64: the row's own source of randomness
     row: Tensor  # (N,) int64: which row of the first state this hypothesis comes from
+    step: Tensor  # (N,) int64: steps taken, each row its own
     mask_id: int
     pad_id: int
-    step: int = 0
-    memory: dict[str, Tensor] = field(default_factory=dict)  # what parts carry along; (N, …) each
+    budget: Tensor | None = None  # (N,) int64: T, the steps that each row has; None: until nothing is masked
+    memory: dict[str, Tensor] = field(default_factory=dict)  # what parts carry along; (N, …) each, read by `recall`
     view: View | None = None  # a view of these tokens, where one is known already
 
     @cached_property
@@ -100,9 +113,48 @@ class State:
             score=self.score[rows],
             seed=self.seed[rows],
             row=self.row[rows],
+            step=self.step[rows],
+            budget=None if self.budget is None else self.budget[rows],
             memory={k: v[rows] for k, v in self.memory.items()},
             view=None if self.view is None else self.view.take(rows),
         )
+
+    def join(self, *others: State) -> State:
+        """These hypotheses, then the others': rows of any length, each at its own step, in one batch.
+
+        What a row has not begun to remember is read as its default (`recall`). Whoever joins rows of several first
+        states numbers their `row` before, if symbols are given row by row.
+        """
+        states = (self, *others)
+        if len({(s.mask_id, s.pad_id, s.budget is None) for s in states}) > 1:
+            raise ValueError("rows of different models, or rows with and without a number of steps, cannot be joined")
+        keys = dict.fromkeys(key for s in states for key in s.memory)
+        view = next((s.view for s in states if s.view is not None), None)
+        if view is not None:  # rows that have none yet are looked at in their first step
+            views = [view.nothing(*s.tokens.shape) if s.view is None else s.view for s in states]
+            view = views[0].join(*views[1:])
+        return self.but(
+            tokens=joined([s.tokens for s in states], self.pad_id),
+            open=joined([s.open for s in states]),
+            logp=joined([s.logp for s in states]),
+            score=torch.cat([s.score for s in states]),
+            seed=torch.cat([s.seed for s in states]),
+            row=torch.cat([s.row for s in states]),
+            step=torch.cat([s.step for s in states]),
+            budget=None if self.budget is None else torch.cat([s.budget for s in states if s.budget is not None]),
+            memory={key: joined(_remembered(key, states)) for key in keys},
+            view=view,
+        )
+
+    def recall(self, key: str, default: Tensor | float) -> Tensor:
+        """What was remembered under `key`, (N, …); a row that has taken no step yet has the default."""
+        known = self.memory.get(key)
+        if known is None:
+            return torch.as_tensor(default, device=self.tokens.device)
+        fresh = self.step == 0
+        if not bool(fresh.any()):
+            return known
+        return torch.where(fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)
 
     def trim(self) -> State:
         """Drop columns that are padding in every row (memory is per row, and stays)."""
@@ -114,6 +166,17 @@ class State:
         view = None if self.view is None else self.view.trim(width)
         tokens, open_, logp = self.tokens[:, :width], self.open[:, :width], self.logp[:, :width]
         return self.but(tokens=tokens, open=open_, logp=logp, memory=cut, view=view)
+
+
+def _remembered(key: str, states: Sequence[State]) -> list[Tensor]:
+    """What each state remembers under `key`, zeros where it does not yet."""
+    like = next(s.memory[key] for s in states if key in s.memory)
+
+    def nothing(s: State) -> Tensor:
+        sizes = [s.tokens.shape[1], *[0] * like.dim()] if key.startswith("position:") else [0] * like.dim()
+        return like.new_zeros(len(s.tokens), *sizes[: like.dim() - 1])
+
+    return [s.memory[key] if key in s.memory else nothing(s) for s in states]
 
 
 def begin(
@@ -152,6 +215,7 @@ def begin(
         score=torch.zeros(n, dtype=dtype, device=tokens.device) if score is None else score.to(dtype),
         seed=seed.long(),
         row=rows,
+        step=torch.zeros_like(rows),
         mask_id=mask_id,
         pad_id=pad_id,
     )

@@ -93,7 +93,7 @@ class Symbols:
             best = best.masked_fill(before >= self.top_p * best.sum(-1, keepdim=True), 0)
             p = torch.zeros_like(p).scatter(-1, where, best)
         cdf = p.double().cumsum(-1)
-        u = uniform(state.seed[n], state.step, i, SYMBOL)
+        u = uniform(state.seed[n], state.step[n], i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
         return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]
 

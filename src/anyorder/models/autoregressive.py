@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Cache, Memory, Transformer, grow
+from anyorder.core.ragged import joined
+from anyorder.models.memory import Cache, Memory
+from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
 
 
@@ -22,6 +24,11 @@ class _Seen:
     def take(self, rows: Tensor) -> _Seen:
         return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows])
 
+    def join(self, *others: _Seen) -> _Seen:
+        all_ = (self, *others)
+        cache = self.cache.join(*(s.cache for s in others))
+        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]))
+
 
 @dataclass
 class CausalContext:
@@ -34,6 +41,12 @@ class CausalContext:
     def take(self, rows: Tensor) -> CausalContext:
         seen = None if self.seen is None else self.seen.take(rows)
         return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
+
+    def join(self, *others: CausalContext) -> CausalContext:
+        all_ = (self, *others)
+        seen = [c.seen for c in all_ if c.seen is not None]  # what not all have seen is run again
+        memory, languages = self.memory.join(*(c.memory for c in others)), torch.cat([c.target_lang for c in all_])
+        return CausalContext(memory, languages, seen[0].join(*seen[1:]) if len(seen) == len(all_) else None)
 
 
 class Autoregressive(nn.Module):

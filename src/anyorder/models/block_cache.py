@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
+from anyorder.models.memory import join_layers
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
 NO_BLOCK = torch.iinfo(torch.int64).max
@@ -27,13 +29,29 @@ class _Memo:
     layers: list[tuple[Tensor, Tensor]]  # keys and values (N, H, L + 1, D/H) of each layer
 
     def take(self, rows: Tensor) -> _Memo:
+        """Some rows; of one beyond those that are here nothing is known yet."""
+        new = rows >= len(self.tokens)
+        rows = rows.clamp_max(len(self.tokens) - 1)
         layers = [(k[rows], v[rows]) for k, v in self.layers]
-        return _Memo(self.tokens[rows], self.open[rows], self.block[rows], self.states[rows], layers)
+        tokens, open_ = self.tokens[rows].masked_fill(new[:, None], UNKNOWN), self.open[rows] & ~new[:, None]
+        return _Memo(tokens, open_, self.block[rows].masked_fill(new, UNKNOWN), self.states[rows], layers)
 
-    def crop(self, width: int, pad_id: int) -> _Memo:
-        """Without the columns after `width`; a row that had symbols there is forgotten."""
-        if width == self.tokens.shape[1]:
+    def join(self, *others: _Memo, pad_id: int) -> _Memo:
+        """These rows, then the others', as wide as the widest: columns after a row's end are padding."""
+        all_ = (self, *others)
+        tokens, open_ = joined([m.tokens for m in all_], pad_id), joined([m.open for m in all_])
+        block, states = torch.cat([m.block for m in all_]), joined([m.states for m in all_])
+        return _Memo(tokens, open_, block, states, join_layers([m.layers for m in all_]))
+
+    def fit(self, width: int, pad_id: int) -> _Memo:
+        """With `width` columns: further ones are padding; a row that had symbols in those that go is forgotten."""
+        more = width - self.tokens.shape[1]
+        if more == 0:
             return self
+        if more > 0:
+            layers = [(F.pad(k, (0, 0, 0, more)), F.pad(v, (0, 0, 0, more))) for k, v in self.layers]
+            tokens, open_ = F.pad(self.tokens, (0, more), value=pad_id), F.pad(self.open, (0, more))
+            return _Memo(tokens, open_, self.block, F.pad(self.states, (0, 0, 0, more)), layers)
         beyond = self.tokens[:, width:]
         lost = ((beyond != pad_id) & (beyond != UNKNOWN)).any(1, keepdim=True)
         tokens = self.tokens[:, :width].masked_fill(lost, UNKNOWN)
@@ -45,10 +63,19 @@ class _Memo:
 class BlockContext:
     """The cache of one generation, one row a hypothesis."""
 
+    pad_id: int
     memo: _Memo | None = field(default=None, repr=False)
 
     def take(self, rows: Tensor) -> BlockContext:
-        return BlockContext(None if self.memo is None else self.memo.take(rows))
+        return BlockContext(self.pad_id, None if self.memo is None else self.memo.take(rows))
+
+    def join(self, *others: BlockContext) -> BlockContext:
+        """Rows of which nothing is known yet come last: what is kept of the others stays."""
+        memos = [c.memo for c in (self, *others)]
+        known = [m for m in memos if m is not None]
+        if any(m is None for m in memos[: len(known)]):
+            raise ModelError("rows that have not begun are joined to those that have, not the other way round")
+        return BlockContext(self.pad_id, known[0].join(*known[1:], pad_id=self.pad_id) if known else None)
 
 
 class _Columns:
@@ -105,7 +132,7 @@ class BlockCached(nn.Module):
     def encode(self, source: Any = None) -> BlockContext:
         """A prompt is part of the canvas; a new context is an empty cache."""
         self.model.encode(source)
-        return BlockContext()
+        return BlockContext(self.pad_id)
 
     def hidden(self, context: BlockContext, tokens: Tensor) -> Tensor:
         """(N, L) → (N, L, D). Of an approximate model, columns outside the block are as in the last full pass."""
@@ -130,9 +157,11 @@ class BlockCached(nn.Module):
         """States (N, L + 1, D), valid at columns `asked` (N, L)."""
         self.model.check_length(tokens)
         memo, (n, width) = context.memo, tokens.shape
-        if memo is None or len(memo.tokens) != n or memo.tokens.shape[1] < width:
+        if memo is None or len(memo.tokens) > n:
             memo = self._nothing(tokens)
-        memo = memo.crop(width, self.pad_id)
+        elif len(memo.tokens) < n:  # others have joined
+            memo = memo.take(torch.arange(n, device=tokens.device))
+        memo = memo.fit(width, self.pad_id)
         memo, wanted = self._since(memo, tokens, asked) if self.exact else self._block(memo, tokens)
         # Rows that need everything go apart, so that the others need not be as wide.
         whole = (wanted | (tokens == self.pad_id)).all(1)

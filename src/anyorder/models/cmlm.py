@@ -7,8 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Columns, Memory, Transformer, grow
-from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
+from anyorder.models.memory import Memory
+from anyorder.models.transformer import Architecture, Columns, Transformer, grow
+from anyorder.models.translation import (
+    Source,
+    Symbols,
+    check_length,
+    columns_of,
+    delimited,
+    language_rows,
+    same_end,
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,15 @@ class EncodedContext:
 
     def take(self, rows: Tensor) -> EncodedContext:
         return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
+
+    def join(self, *others: EncodedContext) -> EncodedContext:
+        all_ = (self, *others)
+        return EncodedContext(
+            self.memory.join(*(c.memory for c in others)),
+            torch.cat([c.summary for c in all_]),
+            torch.cat([c.target_lang for c in all_]),
+            same_end(c.close for c in all_),
+        )
 
 
 class ConditionalMasked(nn.Module):

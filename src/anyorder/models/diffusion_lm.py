@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.core.model import Context, Model, NoContext
+from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 
 
@@ -201,6 +202,14 @@ class GuidedContext:
     def take(self, rows: Tensor) -> GuidedContext:
         prompt = self.prompt if self.prompt.shape[0] == 1 else self.prompt[rows]
         return GuidedContext(self.inner.take(rows), prompt)
+
+    def join(self, *others: GuidedContext) -> GuidedContext:
+        prompts, inner = [c.prompt for c in (self, *others)], self.inner.join(*(c.inner for c in others))
+        if all(torch.equal(p, self.prompt) for p in prompts) and len(self.prompt) == 1:
+            return GuidedContext(inner, self.prompt)  # the same for all rows
+        if any(len(p) == 1 for p in prompts):
+            raise ModelError("rows with different prompts share a batch only if each has its prompt mask: give (N, L)")
+        return GuidedContext(inner, joined(prompts))
 
 
 class Guided(nn.Module):

@@ -7,8 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from anyorder.core.ragged import joined
 from anyorder.models.transformer import Architecture, Columns, Transformer
-from anyorder.models.translation import Source, Symbols, check_length, columns_of, delimited, language_rows
+from anyorder.models.translation import (
+    Source,
+    Symbols,
+    check_length,
+    columns_of,
+    delimited,
+    language_rows,
+    same_end,
+)
 
 
 @dataclass(frozen=True)
@@ -22,6 +31,11 @@ class JointContext:
 
     def take(self, rows: Tensor) -> JointContext:
         return JointContext(self.embedded[rows], self.real[rows], self.target_lang[rows], self.close)
+
+    def join(self, *others: JointContext) -> JointContext:
+        all_ = (self, *others)
+        embedded, real = joined([c.embedded for c in all_]), joined([c.real for c in all_])
+        return JointContext(embedded, real, torch.cat([c.target_lang for c in all_]), same_end(c.close for c in all_))
 
 
 class MaskedTranslation(nn.Module):

@@ -80,7 +80,7 @@ class Policy(nn.Module, Order):
         weight = state.open / state.open.sum(-1, keepdim=True)
         past, count = hidden.new_zeros(len(hidden), self.width), torch.zeros_like(state.row)
         if CHOSEN in state.memory:
-            filled = state.memory[FILLED]
+            filled = state.recall(FILLED, False)
             past, count = (state.memory[CHOSEN] * filled[..., None]).sum(1), filled.sum(-1)
         candidates = state.masked
         phi = [FEATURES[name](state, view).masked_fill(~candidates, 0.0) for name in self.features]
@@ -113,8 +113,8 @@ class Policy(nn.Module, Order):
             return {}
         assert view.hidden is not None
         n, k = len(z), self.history
-        chosen = state.memory.get(CHOSEN, view.hidden.new_zeros(n, k, self.width))
-        filled = state.memory.get(FILLED, z.new_zeros(n, k))
+        chosen = state.recall(CHOSEN, view.hidden.new_zeros(n, k, self.width))
+        filled = state.recall(FILLED, z.new_zeros(n, k))
         there = torch.cat([filled, z], 1)  # (N, k+L)
         last = there.int().argsort(dim=1, stable=True)[:, -k:]  # the newest k that are there, in order
         vectors = torch.cat([chosen, view.hidden], 1)

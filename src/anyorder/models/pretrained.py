@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from anyorder.models.transformer import Architecture, Transformer
@@ -18,6 +19,9 @@ class LanguageContext:
 
     def take(self, rows: Tensor) -> LanguageContext:
         return LanguageContext(self.language[rows])
+
+    def join(self, *others: LanguageContext) -> LanguageContext:
+        return LanguageContext(torch.cat([c.language for c in (self, *others)]))
 
 
 class PretrainedLM(nn.Module):

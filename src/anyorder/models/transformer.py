@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.models.dropout import Dropout
+from anyorder.models.memory import Cache, Memory
 
 Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
 
@@ -115,29 +116,6 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.lin2(F.gelu(self.lin1(x), approximate=self.approximate))
         return out
-
-
-@dataclass
-class Memory:
-    """What a decoder attends to: a pair of keys and values (N, H, S, D/H) a layer, and which of the S are real."""
-
-    layers: list[tuple[Tensor, Tensor]]
-    mask: Tensor | None  # (N, 1, 1, S) bool
-
-    def take(self, rows: Tensor) -> Memory:
-        mask = None if self.mask is None else self.mask[rows]
-        return Memory([(k[rows], v[rows]) for k, v in self.layers], mask)
-
-
-@dataclass
-class Cache:
-    """Keys and values of a causal decoder's first `filled` columns, one pair (N, H, L, D/H) a layer."""
-
-    layers: list[tuple[Tensor, Tensor]]
-    filled: int = 0
-
-    def take(self, rows: Tensor) -> Cache:
-        return Cache([(k[rows], v[rows]) for k, v in self.layers], self.filled)
 
 
 class Transformer(nn.Module):

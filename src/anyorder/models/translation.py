@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -47,6 +48,14 @@ def delimited(tokens: Tensor, symbols: Symbols, close: bool = True) -> tuple[Ten
     if close:
         out.scatter_(1, out.ne(symbols.pad).sum(1, keepdim=True), symbols.eos)
     return out, out.ne(symbols.pad)
+
+
+def same_end(close: Iterable[bool]) -> bool:
+    """Whether </s> follows the targets of several contexts: all alike, or they cannot be one batch."""
+    found = set(close)
+    if len(found) != 1:
+        raise ValueError("targets with and without a closing </s> cannot share a batch")
+    return found.pop()
 
 
 def check_length(width: int, positions: int, what: str) -> None:

@@ -71,7 +71,7 @@ def _log_negent(state: State, view: View) -> Tensor:
 
 
 def _far_position(state: State, view: View) -> Tensor:
-    away = (state.step % state.length[:, None] - state.place).abs()
+    away = ((state.step % state.length)[:, None] - state.place).abs()
     return torch.where(away == 0, 0.0, (away / state.length[:, None]).log()).to(state.logp.dtype)
 
 
@@ -90,7 +90,8 @@ class LaggingLogp(Order):
         before = state.memory.get("position:lagging")  # (N, L, V)
         if before is None:
             return torch.zeros_like(state.logp)
-        return -before.gather(-1, state.tokens.clamp_max(before.shape[-1] - 1)[..., None])[..., 0]
+        then = -before.gather(-1, state.tokens.clamp_max(before.shape[-1] - 1)[..., None])[..., 0]
+        return torch.where(state.step[:, None] > 0, then, 0.0)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         assert view.full is not None
@@ -113,17 +114,17 @@ class Replayed(Order):
         return self.order.reads
 
     def __call__(self, state: State, view: View) -> Tensor:
-        choice, turns = self.order(state, view), state.memory.get("turns")
+        choice, turns = self.order(state, view), state.memory.get("position:turns")
         if turns is None:
             return choice
         at = turns.gather(1, (state.step % state.length)[:, None])[:, 0]
         return torch.where((state.step >= state.length)[:, None], _only(at, choice), choice)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-        turns = state.memory.get("turns", torch.zeros_like(state.tokens)).clone()  # (N, L): the position of each step
-        if state.step < turns.shape[1]:
-            turns[:, state.step] = z.int().argmax(-1)
-        return {"turns": turns} | self.order.remember(state, view, z)
+        turns = state.recall("position:turns", torch.zeros_like(state.tokens))  # (N, L): the position of each step
+        now = torch.arange(turns.shape[1], device=z.device) == state.step[:, None]
+        turns = torch.where(now, z.int().argmax(-1)[:, None], turns)
+        return {"position:turns": turns} | self.order.remember(state, view, z)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,8 +199,7 @@ class FirstPass:
 
     def __call__(self, taken: Step) -> None:
         t, within = taken.before.step, taken.before.step < taken.before.length
-        if t < self.positions.shape[1]:
-            self.positions[taken.rows[within], t] = taken.z[within].int().argmax(-1)
+        self.positions[taken.rows[within], t[within]] = taken.z[within].int().argmax(-1)
 
 
 def beam(
@@ -280,11 +280,10 @@ def _constant(cut: Callable[[Tensor], Tensor], in_a_row: bool) -> Count:
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         passes = cut(ranked.size)
         k = (ranked.size + passes - 1) // passes
-        if state.step == 0:
-            return torch.zeros_like(ranked.region)
+        begun = (state.step > 0)[:, None]
         if in_a_row:
-            return state.place // k[:, None] == state.step - 1
-        return first(ranked, k)
+            return begun & (state.place // k[:, None] == state.step[:, None] - 1)
+        return begun & first(ranked, k)
 
     return Count("constant", take, minimum=0)
 

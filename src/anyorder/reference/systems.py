@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from anyorder import core, recipes
@@ -35,7 +34,7 @@ def mask_predict(steps: int) -> Decoder:
     """Mask-Predict: predict all, then re-mask the ⌊L·(1 − t/T)⌋ least probable, at least one, in single precision."""
 
     def amount(state: State, L: Tensor) -> Tensor:
-        return (L.float() * (1.0 - state.step / steps)).long().clamp_min(1)
+        return (L.float() * (1.0 - state.step.double() / steps).float()).long().clamp_min(1)
 
     coordinates = Coordinates(written, number(f"mask_predict({steps})", amount), everywhere)
     return Decoder(coordinates, ANYTHING, steps=steps)
@@ -60,11 +59,11 @@ def llada(steps: int, block: int, length: int) -> Decoder:
     each = steps // blocks  # steps a block
 
     def reached(state: State) -> Tensor:
-        return state.masked & (state.place < (state.step // each + 1) * block)
+        return state.masked & (state.place < ((state.step // each + 1) * block)[:, None])
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
-        k = block // each + int(state.step % each < block % each)
-        return first(ranked, torch.full_like(ranked.size, k))
+        k = block // each + (state.step % each < block % each).long()
+        return first(ranked, k)
 
     count, region = Count(f"llada({steps})", take, minimum=0), Region(f"until_block({block})", reached, reached)
     return Decoder(Coordinates(confidence, count, region), ANYTHING, steps=steps)

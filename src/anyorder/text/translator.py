@@ -73,7 +73,7 @@ class Translator(Candidates):
         for taken in unroll(self.model, context, state, self._decoder(plan, direction)):
             tokens = self._strings(taken.state.tokens[0])
             written_here = tuple(taken.z[0].nonzero()[:, 0].tolist())
-            yield Moment(taken.before.step, tokens, written_here, self._text(taken.state.tokens[0], to))
+            yield Moment(int(taken.before.step[0]), tokens, written_here, self._text(taken.state.tokens[0], to))
 
     def trace(
         self, text: str, to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any

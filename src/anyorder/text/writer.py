@@ -146,7 +146,7 @@ class Writer:
         for taken in unroll(self.model, self.model.encode(None), state, decoder):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
-            yield Moment(taken.before.step, self._strings(tokens), written, self._text(tokens.tolist()))
+            yield Moment(int(taken.before.step[0]), self._strings(tokens), written, self._text(tokens.tolist()))
 
     def trace(self, text: str, **options: Any) -> Trace:
         """How the masks of a text are filled greedily, step by step, with alternatives."""

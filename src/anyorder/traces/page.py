@@ -11,31 +11,46 @@ import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from anyorder.traces.pieces import pieces
 from anyorder.traces.trace import Trace
 
-SCRIPTS = ("cells.js", "plots.js", "gif.js", "export.js", "viewer.js")
+COMPONENTS = ("cells.js", "plots.js", "panels.js", "gif.js", "export.js", "viewer.js")
 
 
 def page(traces: Sequence[Trace], title: str = "anyorder") -> str:
     """The viewer's page for these traces. Those of the same source are shown side by side."""
     if not traces:
         raise ValueError("no traces to show")
-    web = files("anyorder.traces") / "web"
-    style = (web / "style.css").read_text("utf-8")
-    script = "(() => {\n" + "\n".join((web / name).read_text("utf-8") for name in SCRIPTS) + "})();\n"
+    data = {"traces": [plain(trace) for trace in traces], "groups": groups(traces)}
+    return shell(title, data, (_web() / "main.js").read_text("utf-8"))
+
+
+def shell(title: str, data: Any, main: str, *, composer: str = "", style: str = "", policy: str = "") -> str:
+    """The viewer as a page: its components, then the script `main`. `composer` is HTML before the stage.
+
+    Only this very script and style may run or apply, whatever a text contains; nothing is fetched, unless `policy`
+    allows it.
+    """
+    web = _web()
+    style = (web / "style.css").read_text("utf-8") + style
+    script = "(() => {\n" + "\n".join([*((web / name).read_text("utf-8") for name in COMPONENTS), main]) + "})();\n"
+    sources = f"script-src {_hash(script)}; style-src {_hash(style)}; img-src blob: data:{policy}"
     parts = {
-        # only this very script and style may run or apply, whatever the text contains; nothing is fetched
-        "policy": f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)}; img-src blob: data:",
+        "policy": f"default-src 'none'; {sources}",
         "title": html.escape(title),
         "style": style,
         "script": script,
-        "data": embedded({"traces": [_plain(trace) for trace in traces], "groups": groups(traces)}),
+        "composer": composer,
+        "data": embedded(data),
     }
-    template = (web / "index.html").read_text("utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], (web / "index.html").read_text("utf-8"))
+
+
+def _web() -> Traversable:
+    return files("anyorder.traces") / "web"
 
 
 def groups(traces: Sequence[Trace]) -> list[dict[str, Any]]:
@@ -84,7 +99,8 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _plain(trace: Trace) -> dict[str, Any]:
+def plain(trace: Trace) -> dict[str, Any]:
+    """A trace as the viewer reads it, with how each of its tokens is shown."""
     seen = [token for token in (*trace.canvas, *trace.tokens) if token is not None]
     for step in trace.steps:
         seen += step.tokens

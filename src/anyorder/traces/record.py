@@ -56,7 +56,7 @@ def _step(step: Step, n: int, after: State, strings: Strings, insert: Insert | N
             for i in where
         ]
     return TraceStep(
-        t=before.step, positions=where.tolist(), tokens=[str(s) for s in strings(view.token[n, where])],
+        t=int(before.step[n]), positions=where.tolist(), tokens=[str(s) for s in strings(view.token[n, where])],
         ids=view.token[n, where].tolist(), logp=view.logp[n, where].tolist(), logz=float(step.logz[n]),
         erased=erased, alternatives=alternatives,
     )  # fmt: skip

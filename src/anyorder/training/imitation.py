@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from anyorder.core.decode import Step
+from anyorder.core.step import Step
 
 
 def oracle(taken: Step, references: Tensor) -> Tensor:

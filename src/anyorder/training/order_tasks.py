@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.decode import Decoder, decode
+from anyorder.core.decode import decode
+from anyorder.core.decoder import Decoder
 from anyorder.core.order import Order
 from anyorder.core.state import begin, canvas
 from anyorder.core.symbols import Symbols

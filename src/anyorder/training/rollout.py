@@ -16,11 +16,13 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from anyorder.core.coordinates import Coordinates
-from anyorder.core.decode import Decoder, Step, unroll
+from anyorder.core.decode import unroll
+from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
 from anyorder.core.order import Order
 from anyorder.core.order import margin as margin_feature
 from anyorder.core.state import State
+from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl

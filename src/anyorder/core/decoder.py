@@ -1,0 +1,73 @@
+"""Decoder: the equation's terms composed, how many steps each row has, and when it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyorder.core.coordinates import Coordinates
+from anyorder.core.edit import REPLACE, Edit, Insert, Replace
+from anyorder.core.length import Known, Length
+from anyorder.core.state import State
+from anyorder.core.symbols import GREEDY, Symbols
+
+
+@dataclass(frozen=True)
+class Times:
+    """T = factor × L, each row by its own length."""
+
+    factor: int
+
+
+class _Free(Known):
+    """Any length: the canvas is given."""
+
+    def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        raise ValueError("this decoder has no length model: give it one (Counts, Given, UntilEos), or give canvases")
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A composition of the equation's terms: everything that can be chosen about a generation."""
+
+    coordinates: Coordinates
+    symbols: Symbols = GREEDY
+    length: Length = field(default_factory=_Free)
+    steps: int | Times | None = None  # T; None: until nothing is masked
+    edit: Edit = REPLACE
+    hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
+
+    def __post_init__(self) -> None:
+        steps = self.steps.factor if isinstance(self.steps, Times) else self.steps
+        if steps is not None and steps < 1:
+            raise ValueError(f"a decoder needs at least 1 step, got {steps}")
+
+    @property
+    def hides(self) -> bool:
+        """An insertion replaces no symbol, so it masks none."""
+        return self.hide and not isinstance(self.edit, Insert)
+
+    def start(self, state: State) -> State:
+        """The state with what this decoder gives each row: its number of steps T. Before a row's first step."""
+        if isinstance(self.steps, Times):
+            return state.but(budget=state.length * self.steps.factor)
+        return state.but(budget=None if self.steps is None else torch.full_like(state.length, self.steps))
+
+    def last(self, state: State) -> Tensor | None:
+        """(N,) rows whose step this is the final one, so that every mask that is left is written; None: no row's."""
+        if state.budget is None or self.symbols.may_mask:
+            return None
+        return state.budget == state.step + 1
+
+
+def done(decoder: Decoder, state: State) -> Tensor:
+    """(N,) rows that no further step changes: they leave the batch."""
+    region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
+    if state.budget is None:
+        return ~(pending if region is pending else region & pending).any(-1)
+    if not isinstance(decoder.edit, Replace):  # it may take something back
+        return state.budget <= state.step
+    return ~(region | pending).any(-1) | (state.budget <= state.step)

@@ -1,0 +1,3 @@
+// A page of traces: it opens at its first sentence, and plays.
+
+start();

@@ -1,0 +1,135 @@
+"""Contexts that join: rows of different inputs and ages in one batch give what they give alone, on every model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from support import joining
+from torch import Tensor
+
+from anyorder import recipes
+from anyorder.core import Decoder, NoContext, State, begin, decode
+from anyorder.core import Symbols as Never
+from anyorder.errors import ModelError
+from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.block_cache import BlockCached
+from anyorder.models.cmlm import ConditionalMasked
+from anyorder.models.diffusion_lm import DiffusionLM, Guided
+from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.pretrained import PretrainedLM
+from anyorder.models.transformer import Architecture
+from anyorder.models.translation import Source, Symbols
+
+KINDS = [MaskedTranslation, ConditionalMasked, Autoregressive, PretrainedLM]
+SIZES = [(5, 7), (9, 4), (2, 11), (6, 6)]  # source and canvas
+PAD, MASK, WORDS = 2, 4, 40
+
+
+def make(kind: type) -> Any:
+    torch.manual_seed(0)
+    model = kind(Architecture(WORDS, 16, 2, 4, 32, positions=24), Symbols(), ("de", "en")).eval().requires_grad_(False)
+    for p in model.parameters():  # a fresh model is close to symmetric: make differences visible
+        p.add_(torch.randn_like(p) * 0.2)
+    return model
+
+
+def check(model: Any, alone: list[tuple[Any, State]], decoder: Decoder) -> None:
+    decoder = replace(decoder, symbols=Never(ban=(0, PAD, 3)))
+    ends = joining(model, [(context.take(torch.tensor([0])), state) for context, state in alone], decoder)
+    for (context, state), end in zip(alone, ends, strict=True):
+        one = decode(model, context, state, decoder)
+        assert torch.equal(end.tokens[0, : one.tokens.shape[1]], one.tokens[0])
+        torch.testing.assert_close(end.score, one.score, atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_our_models(kind: type) -> None:
+    model, words = make(kind), torch.Generator().manual_seed(1)
+    alone = []
+    for s, t in SIZES:
+        source = torch.randint(5, WORDS, (1, s), generator=words)
+        if kind is PretrainedLM:
+            context, tokens = model.encode(torch.tensor([s % 2])), torch.cat([source, torch.full((1, t), MASK)], 1)
+        else:
+            context, tokens = model.encode(Source(source, s % 2, 1 - s % 2)), torch.full((1, t), MASK)
+        alone.append((context, begin(tokens, MASK, PAD, seed=torch.tensor([s]))))
+    causal = kind is Autoregressive
+    for decoder in (
+        [recipes.autoregressive(11, 1)] if causal else [recipes.easy_first, recipes.annealed(4), recipes.llada(3, 4)]
+    ):
+        check(model, alone, decoder)
+
+
+def test_targets_that_end_differently_cannot_share_a_batch() -> None:
+    for kind in (MaskedTranslation, ConditionalMasked):
+        a, b = (make(kind).encode(Source(torch.tensor([[7, 8]]), 0, 1, close=close)) for close in (True, False))
+        with pytest.raises(ValueError, match="cannot share a batch"):
+            a.join(b)
+
+
+# ---------------------------------------------------------------- diffusion language models
+
+
+def tiny() -> Any:
+    torch.manual_seed(0)
+    model = hf.LlamaForCausalLM(
+        hf.LlamaConfig(
+            hidden_size=16, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
+            max_position_embeddings=40, is_causal=False, pad_token_id=PAD, bos_token_id=0, eos_token_id=1,
+            vocab_size=WORDS,
+        )
+    )  # fmt: skip
+    for parameter in model.requires_grad_(False).parameters():
+        parameter.add_(torch.randn_like(parameter), alpha=0.3 if parameter.dim() > 1 else 0.1)
+    return model.eval()
+
+
+def canvases() -> list[Tensor]:
+    words = torch.Generator().manual_seed(3)
+    prompts = [torch.randint(5, WORDS, (1, s), generator=words) for s, _ in SIZES]
+    return [torch.cat([p, torch.full((1, t), MASK)], 1) for p, (_, t) in zip(prompts, SIZES, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["prefix", "dual"])
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("shifted", [True, False])
+def test_block_caches_are_kept(kind: Any, exact: bool, shifted: bool) -> None:
+    """Of an approximate cache what was kept decides the result: it must be the row's own, whenever others come."""
+    plain = DiffusionLM(tiny(), MASK, PAD, shifted=shifted, block=4 if exact else None)
+    model = BlockCached(plain, 4, kind, approximate=not exact)
+    alone = [(model.encode(), begin(tokens, MASK, PAD)) for tokens in canvases()]
+    for decoder in (recipes.llada(3, 4), recipes.fast_dllm(0.25, 4)):
+        check(model, alone, decoder)
+
+
+def test_a_cache_that_is_joined_computes_no_more_than_the_newcomers() -> None:
+    plain = DiffusionLM(tiny(), MASK, PAD, block=4)
+    model, (a, b, *_) = BlockCached(plain, 4, "dual"), canvases()
+    passes: list[int] = []
+    plain.body.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: passes.append(len(inputs[0])))
+    context = model.encode()
+    model.hidden(context, a)
+    both = context.join(model.encode())
+    passes.clear()
+    model.hidden(both, torch.nn.functional.pad(torch.cat([a, torch.nn.functional.pad(b, (0, -1))]), (0, 1), value=PAD))
+    assert passes == [1]
+    with pytest.raises(ModelError, match="not the other way round"):
+        model.encode().join(both)
+
+
+def test_guidance_joins_where_each_row_has_its_prompt() -> None:
+    inner, (a, b, *_) = DiffusionLM(tiny(), MASK, PAD), canvases()
+    one, other = (Guided(inner, 0.7, (x != MASK)) for x in (a, b))
+    with pytest.raises(ModelError, match="give \\(N, L\\)"):
+        one.encode().join(other.encode())
+    assert torch.equal(one.encode().join(one.encode()).prompt, one.prompt)
+    contexts = [m.encode().take(torch.tensor([0])) for m in (one, other)]
+    rows = [
+        c.__class__(NoContext(), c.prompt.expand(2, -1)).join(c.__class__(NoContext(), c.prompt.expand(2, -1)))
+        for c in contexts
+    ]
+    assert [len(c.prompt) for c in rows] == [4, 4]
