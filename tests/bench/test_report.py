@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from anyorder.bench import growth
-from anyorder.models import engines
 from anyorder.bench.measure import one_by_one
 from anyorder.bench.profile import profile
+from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.compiled import to_compiled
 from anyorder.models.masked_translation import MaskedTranslation

@@ -9,9 +9,9 @@ import torch
 
 from anyorder import recipes
 from anyorder.bench import limit, plain
-from anyorder.models import engines
 from anyorder.bench.measure import Side, interleaved
 from anyorder.bench.ours import decode_jobs
+from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
