@@ -25,7 +25,7 @@ CHOSEN_ON = 200
 def bleu(data: Path, direction: str, order: str, steps: int | None, stop: int) -> float:
     torch.set_num_threads(1)
     corpus = load_corpus(data, "val", direction).part(CHOSEN_ON, stop)
-    found = load("de-en").translate(corpus.sources, corpus.target_language, plan=Plan(order, steps=steps, lengths=1))
+    found = load("de-en").translate(corpus.sources, corpus.target_language, plan=Plan.of(order, steps=steps, lengths=1))
     return quality([t.text for t in found], corpus).bleu
 
 

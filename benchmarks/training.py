@@ -13,10 +13,10 @@ import time
 import torch
 
 from anyorder.data.ragged import Ragged
-from anyorder.models.folder import classes
 from anyorder.models.machine import keep_freed_memory
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Symbols
+from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.optimizer import optimizers

@@ -37,7 +37,7 @@ a, b = (translator.languages.index(language) for language in DIRECTION)
 context = model.encode(Source(torch.tensor([source] * len(canvas)), a, b))
 state = begin(canvas, model.mask_id, model.pad_id, open=canvas == model.mask_id, score=log_prior)
 special = {model.symbols.bos, model.symbols.eos, model.symbols.pad, model.symbols.unk, model.symbols.mask}
-decoder = anyorder.Plan(order="easy-first").decoder(ban=tuple(special))
+decoder = anyorder.Plan.of(order="easy-first").decoder(ban=tuple(special))
 with torch.inference_mode():
     result = decode(model, context, state, decoder)
     # The path's score says nothing of the fixed words: candidates are ranked by log p of every word given all others.

@@ -24,10 +24,10 @@ TABLE = re.compile(r"(<!-- scores -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def scores(name: str, data: Path) -> str:
     """Validation BLEU as a Markdown table: mask-predict-like for an undirected model, greedy for a causal one."""
-    translator = load(name)
-    how, plan = (
-        ("greedy", Plan()) if translator.causal else ("least2most, T = 10, L→1", Plan("least2most", "anneal", 10))
-    )
+    translator = load(name, kind="translation")
+    how, plan = "least2most, T = 10, L→1", Plan.of("least2most", count="anneal", steps=10)
+    if translator.causal:
+        how, plan = "greedy", Plan()
     lines = [f"| data, first {SENTENCES} | direction | decoding | BLEU | tokenised |", "|---|---|---|---:|---:|"]
     for title, corpus_name in SETS.items():
         for direction in ("de-en", "en-de"):

@@ -8,33 +8,51 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
+    from anyorder import core, recipes
+    from anyorder.errors import AnyorderError, DataError, ModelError, PlanError, TextError
+    from anyorder.text.generator import Generator
     from anyorder.text.load import load, shipped
-    from anyorder.text.plan import Plan, PlanError
-    from anyorder.text.results import Hypothesis, Moment, TextError, Translation
+    from anyorder.text.plan import Plan
+    from anyorder.text.results import Filling, Hypothesis, Moment, TextScore, Translation
+    from anyorder.text.rows import Canvas, Input
     from anyorder.text.translator import Translator
-    from anyorder.text.writer import Filling, TextScore, Writer
+    from anyorder.text.writer import Writer
     from anyorder.traces.trace import Trace
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "load": "text.load", "shipped": "text.load", "Plan": "text.plan", "PlanError": "text.plan",
-    "Translator": "text.translator", "Translation": "text.results", "Hypothesis": "text.results",
-    "Moment": "text.results", "TextError": "text.results", "Writer": "text.writer", "Filling": "text.writer",
-    "TextScore": "text.writer", "Trace": "traces.trace",
-}  # fmt: skip
+    "errors": ("AnyorderError", "DataError", "ModelError", "PlanError", "TextError"),
+    "text.generator": ("Generator",),
+    "text.load": ("load", "shipped"),
+    "text.plan": ("Plan",),
+    "text.results": ("Filling", "Hypothesis", "Moment", "TextScore", "Translation"),
+    "text.rows": ("Canvas", "Input"),
+    "text.translator": ("Translator",),
+    "text.writer": ("Writer",),
+    "traces.trace": ("Trace",),
+}
 __all__ = [
-    "Filling", "Hypothesis", "Moment", "Plan", "PlanError", "TextError", "TextScore", "Trace", "Translation",
-    "Translator", "Writer", "load", "shipped",
+    "AnyorderError", "Canvas", "DataError", "Filling", "Generator", "Hypothesis", "Input", "ModelError", "Moment",
+    "Plan", "PlanError", "TextError", "TextScore", "Trace", "Translation", "Translator", "Writer", "core", "load",
+    "recipes", "shipped",
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     """Public names are imported when they are first used, so that `import anyorder` is cheap."""
-    if name not in _HOME:
-        raise AttributeError(f"module 'anyorder' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"anyorder.{_HOME[name]}"), name)
+    if name in ("core", "recipes"):
+        return _importlib.import_module(f"anyorder.{name}")
+    for home, names in _HOME.items():
+        if name in names:
+            return getattr(_importlib.import_module(f"anyorder.{home}"), name)
+    raise AttributeError(f"module 'anyorder' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,10 +1,30 @@
-"""The one error for model files and models that cannot be used."""
+"""The errors that a user can do something about: one family, each with a sentence that says what, where, what to do."""
 
 from __future__ import annotations
 
 
-class ModelError(ValueError):
-    """A model that cannot be used: what is wrong, where, and what to do."""
+class AnyorderError(ValueError):
+    """Something asked for that cannot be; the message says what, where, and what to do instead."""
+
+
+class UsageError(AnyorderError):
+    """Asked wrongly: other words are needed, not other files. The command line leaves with status 2."""
+
+
+class PlanError(UsageError):
+    """A plan that makes no sense, or an option that could have no effect; the message says what to write instead."""
+
+
+class ModelError(AnyorderError):
+    """A model that cannot be used, or that does what no model may."""
+
+
+class DataError(AnyorderError):
+    """Data that cannot be used."""
+
+
+class TextError(AnyorderError):
+    """An input that cannot be written from; says which and why."""
 
 
 def first_line(error: Exception) -> str:

@@ -10,14 +10,17 @@ from support import Hashed, each_alone, joining, masks, sentences, written
 from torch import Tensor
 
 from anyorder.core import (
+    Beam,
     Coordinates,
     Decoder,
     Insert,
     NoContext,
     Order,
+    Searching,
     State,
     Symbols,
     View,
+    beam,
     begin,
     decode,
     everywhere,
@@ -126,3 +129,30 @@ def test_a_joined_state_is_its_rows() -> None:
     assert both.open.sum(-1).tolist() == [3, 5, 5] and NoContext().join(NoContext()) == NoContext()
     with pytest.raises(ValueError, match="cannot be joined"):
         a.join(b.but(budget=b.step + 1))
+
+
+@pytest.mark.parametrize("K, K1", [(1, 2), (3, 1), (4, 2)])
+@pytest.mark.parametrize("name", ["easy-first", "uniform", "two passes"])
+def test_beams_that_join_late_find_what_they_find_alone(name: str, K: int, K1: int) -> None:
+    model, decoder = Hashed(), RECIPES[name]
+    alone = list(each_alone(*sentences(model, LENGTHS)))
+    searching, queue, t = Searching(model, decoder, K, K1), list(enumerate(alone)), 0
+    found: dict[int, Beam] = {}
+    while queue or len(searching.rows):
+        if queue and t % 2 == 0:
+            row, (context, state) = queue.pop(0)
+            searching.join(context, state, torch.tensor([row]))
+        searching.step()
+        ended, now = searching.done(), searching.found()
+        for n in ended.nonzero()[:, 0].tolist():
+            fields = (now.tokens, now.logp, now.score, now.path, now.symbol, now.gain)
+            found[int(searching.rows[n])] = Beam(*(x[n : n + 1] for x in fields), now.cost)
+        searching.only((~ended).nonzero()[:, 0])
+        t += 1
+    for row, (context, state) in enumerate(alone):
+        one, late = beam(model, context, state, decoder, K, K1), found[row]
+        width, steps = one.tokens.shape[-1], one.path.shape[-1]
+        assert torch.equal(late.tokens[..., :width], one.tokens) and torch.equal(late.score, one.score)
+        assert torch.equal(late.path[..., :steps], one.path) and (late.path[..., steps:] < 0).all()
+        here = one.path >= 0
+        assert torch.equal(late.symbol[..., :steps][here], one.symbol[here])

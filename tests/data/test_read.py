@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from anyorder.data.fetch import fetch, multi30k, split_tatoeba
-from anyorder.data.read import DataError, read_hub, read_parallel, read_texts, read_tsv
+from anyorder.data.read import read_hub, read_parallel, read_texts, read_tsv
+from anyorder.errors import DataError
 
 
 def test_parallel_files_plain_and_gzip_give_the_same(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from anyorder.data.read import DataError
 from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.errors import DataError
 from anyorder.experiments.evaluate import bleu_of, moses, paired, quality, signatures, statistics
 
 WORDS = ["a", "the", "dog", "cat", "runs", "sits", "on", "in", "park", "house", ",", "red", "small", "two", "play"]

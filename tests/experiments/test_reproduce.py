@@ -89,7 +89,7 @@ def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:
     corpus = load_corpus(data, "val", "de-en")
     found, spent = decode(Cell("val", "de-en", "easy-first", lengths=2), translator, corpus)
     assert [len(row) for row in found] == [2] * 4 and spent.canvases > 0
-    plain = translator.translate(corpus.sources, to="en", plan=Plan("easy-first", lengths=1))
+    plain = translator.translate(corpus.sources, to="en", plan=Plan.of("easy-first", lengths=1))
     assert [row[0].text for row in found] == [t.text for t in plain]
     gold, _ = decode(Cell("val", "de-en", "easy-first", lengths=1, gold=True), translator, corpus)
     wanted = translator.tokenizer.encode(corpus.references, "en")
@@ -100,7 +100,7 @@ def test_a_beam_keeps_the_best_of_each_length(model: Path, data: Path) -> None:
     translator = load(model)
     corpus = load_corpus(data, "val", "de-en").part(0, 1)
     found, spent = decode(Cell("val", "de-en", "easy-first", beam=3, lengths=2), translator, corpus)
-    every = translator.candidates(corpus.sources, "en", plan=Plan("easy-first", beam=3, lengths=2))[0]
+    every = translator.candidates(corpus.sources, "en", plan=Plan.of("easy-first", beam=3, lengths=2))[0]
     assert [c.text for c in found[0]] == [max(some, key=lambda h: h.path_score).text for some in every]
     _, greedy = decode(Cell("val", "de-en", "easy-first", lengths=2), translator, corpus)
     assert spent.canvases > 2 * greedy.canvases

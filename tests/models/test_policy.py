@@ -15,9 +15,11 @@ from anyorder.models.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, 
 WIDTH = 7  # of the toy's hidden states
 
 
-def some_policy(history: int = 3, features: tuple[str, ...] = ("confidence",), seed: int = 0) -> Policy:
+def some_policy(
+    history: int = 3, features: tuple[str, ...] = ("confidence",), seed: int = 0, **more: int | bool
+) -> Policy:
     torch.manual_seed(seed)
-    policy = Policy(WIDTH, history, 8, features, {"model": "the toy"}).eval()
+    policy = Policy(WIDTH, history, 8, features, {"model": "the toy"}, **more).eval()  # type: ignore[arg-type]
     for p in policy.parameters():
         nn.init.normal_(p)
     return policy
@@ -39,6 +41,48 @@ def test_scores_and_values_are_the_formulas() -> None:
     hidden = (seen @ policy.inner.weight.T + policy.inner.bias).relu()
     torch.testing.assert_close(policy.scores(x)[0], hidden @ policy.outer.weight[0] + policy.outer.bias)
     torch.testing.assert_close(policy.values(x)[0], seen.mean(0) @ policy.critic.weight[0] + policy.critic.bias[0])
+
+
+def test_attention_sees_candidates_and_nothing_else() -> None:
+    policy = some_policy(history=0, features=(), attention=16)
+    h, candidates = torch.randn(1, 4, WIDTH), torch.tensor([[True, True, False, True]])
+
+    def inputs(h: torch.Tensor, candidates: torch.Tensor) -> Inputs:
+        return Inputs(
+            h, h.new_zeros(1, h.shape[1], 0), candidates, h.mean(1), h.new_zeros(1, WIDTH), torch.zeros(1).long()
+        )
+
+    scores = policy.scores(inputs(h, candidates))
+    torch.testing.assert_close(scores[:, [0, 1, 3]], policy.scores(inputs(h[:, [0, 1, 3]], candidates[:, [0, 1, 3]])))
+    changed = h.clone()
+    changed[0, 3] += 1
+    assert (policy.scores(inputs(changed, candidates))[0, 0] != scores[0, 0]).item()  # others matter: it compares
+    assert policy.scores(inputs(h, candidates & False)).isfinite().all()
+
+
+def test_symbols_are_read_only_where_they_are_written() -> None:
+    from anyorder.core import margin
+
+    task, policy = ChainTask(), some_policy(0, ())
+    context, state, _ = task.start(3, 0)
+    few = decode(task.model, context, state, Decoder(Coordinates(policy, constant(3)), task.symbols))
+    assert few.cost.head_rows == 3 * 6 and few.cost.forwards == 3
+    looking = Decoder(Coordinates(policy + 0.0 * margin, constant(3)), task.symbols)
+    many = decode(task.model, context, state, looking)
+    assert many.cost.head_rows == 3 * (6 + 4 + 2)
+    assert torch.equal(few.tokens, many.tokens)
+    torch.testing.assert_close(few.logp, many.logp)
+
+
+def test_a_policy_may_say_how_many() -> None:
+    task, policy = ChainTask(), some_policy(0, (), several=True)
+    context, state, _ = task.start(2, 0)
+    for taken in unroll(task.model, context, state, Decoder(Coordinates(policy, policy.count), task.symbols)):
+        assert taken.judged is not None
+        with torch.no_grad():
+            scores = policy(taken.before, taken.judged).masked_fill(~taken.before.masked, -torch.inf)
+        best = torch.zeros_like(taken.z).scatter(1, scores.argmax(-1, keepdim=True), True)
+        assert torch.equal(taken.z, (scores > 0) | best)
 
 
 def test_features_come_with_their_reciprocal_ranks() -> None:
@@ -107,7 +151,7 @@ def test_sampling_adds_log_pi_to_the_score_and_greedy_does_not() -> None:
 
 
 def test_saved_and_loaded_it_orders_the_same(tmp_path: Path) -> None:
-    policy, file = some_policy(), tmp_path / "deep" / "policy.safetensors"
+    policy, file = some_policy(attention=16), tmp_path / "deep" / "policy.safetensors"
     policy.save(file)
     loaded = Policy.load(file)
     assert loaded.about == {"model": "the toy"} and loaded.features == ("confidence",) and loaded.history == 3

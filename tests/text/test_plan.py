@@ -9,7 +9,8 @@ import pytest
 from anyorder import recipes
 from anyorder.core import Times, anneal, constant, everywhere, fixed, masked, negent, revisit, threshold
 from anyorder.core import logp as phi_logp
-from anyorder.text.plan import Plan, PlanError
+from anyorder.errors import PlanError
+from anyorder.text.plan import Plan
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ from anyorder.text.plan import Plan, PlanError
     ids=str,
 )
 def test_words_become_a_composition(options: dict[str, Any], count: Any, among: Any, steps: Any) -> None:
-    decoder = Plan(order="negent + 0.9*logp", **options).decoder(ban=(7,))
+    decoder = Plan.of(order="negent + 0.9*logp", **options).decoder(ban=(7,))
     assert decoder.coordinates.order == negent + 0.9 * phi_logp
     assert decoder.coordinates.count == count and decoder.coordinates.among == among
     assert decoder.steps == steps and decoder.symbols.ban == (7,)
@@ -49,32 +50,57 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"order": "mask-predict"}, r"takes other arguments than \(\): mask-predict\(T\)"),
         ({"order": "mask-predct(4)"}, "did you mean 'mask-predict'"),
         ({"order": "mask-predict(10)", "steps": 4}, "in the brackets"),
+        ({"order": recipes.easy_first, "steps": 4}, "build them into it"),
+        ({"order": recipes.easy_first, "temperature": 1.0}, "its own symbols"),
+        ({"steps": 2, "count": "1"}, "steps=2 could have no effect"),
+        ({"steps": 2, "count": "threshold(0.9)"}, "steps=2 could have no effect"),
+        ({"steps": 2, "count": "constant(3)"}, "steps=2 could have no effect"),
+        ({"steps": "2L", "among": "masked"}, "leave out among"),
+        ({"top_p": 0.9}, "add a temperature"),
+        ({"top_k": 3}, "add a temperature"),
+        ({"beam": 4, "temperature": 1.0}, "no effect"),
+        ({"beam": 4, "order": "gibbs(3)"}, "no effect"),
+        ({"beam": 4, "steps": 3}, r"one position per step, not constant\(3\)"),
+        ({"conditionals": "hidden"}, "visible or masked"),
+        ({"bean": 4}, "did you mean 'beam'"),
     ],
     ids=str,
 )
 def test_mistakes_are_answered_kindly(options: dict[str, Any], message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        Plan(**options).decoder()
+        Plan.of(**options).decoder()
 
 
 def test_a_recipe_by_its_name_is_that_recipe() -> None:
     for text, recipe in {"mask-predict(4)": recipes.mask_predict(4), "remdm(5, 0.2)": recipes.remdm(5, 0.2)}.items():
-        decoder = Plan(text).decoder()
+        decoder = Plan.of(text).decoder()
         assert (decoder.coordinates, decoder.steps) == (recipe.coordinates, recipe.steps)
-    assert Plan("gibbs(3)").decoder().symbols.temperature == recipes.gibbs(3).symbols.temperature == 1.0
-    assert Plan("gibbs(3)", temperature=0.5).decoder().symbols.temperature == 0.5
+    assert Plan.of("gibbs(3)").decoder().symbols.temperature == recipes.gibbs(3).symbols.temperature == 1.0
+    assert Plan.of("gibbs(3)", temperature=0.5).decoder().symbols.temperature == 0.5
+
+
+@pytest.mark.parametrize("order", ["easy-first", "annealed(4)", "gibbs(3)"])
+def test_the_papers_conditionals_reach_every_order(order: str) -> None:
+    plain, paper = (Plan.of(order, conditionals=kind).decoder().coordinates for kind in ("visible", "masked"))
+    assert (plain.conditionals, paper.conditionals) == ("visible", "masked")
+    assert not paper.reuse  # the pass before saw the other kind
+
+
+def test_top_p_keeps_the_temperature_of_a_recipe() -> None:
+    symbols = Plan.of("gibbs(3)", top_p=0.5).decoder().symbols
+    assert (symbols.temperature, symbols.top_p) == (1.0, 0.5)
 
 
 def test_several_orders_are_a_plan_each() -> None:
-    plan = Plan("easy-first | negent + 0.9*logp|mask-predict(3)", lengths=2)
-    assert [one.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]
-    assert {one.lengths for one in plan.each} == {2}
+    plan = Plan.of("easy-first | negent + 0.9*logp|mask-predict(3)", lengths=2)
+    assert [one.writing.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]
+    assert {one.search.lengths for one in plan.each} == {2}
     assert Plan().each == (Plan(),)
     with pytest.raises(PlanError, match="a name is missing"):
-        Plan("easy-first |").each  # noqa: B018
+        Plan.of("easy-first |").each  # noqa: B018
 
 
 @pytest.mark.parametrize("options", [{"beam": 0}, {"lengths": 0}, {"rescore": "bleu"}], ids=str)
 def test_a_plan_that_makes_no_sense_is_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(PlanError):
-        Plan(**options)
+        Plan.of(**options)

@@ -102,6 +102,61 @@ def test_a_trace_ends_in_the_translation(translator: anyorder.Translator, option
     assert trace.score == pytest.approx(best.hypotheses[0].path_score, abs=1e-4)
 
 
+@pytest.mark.parametrize("options", TRACED, ids=str)
+def test_what_is_traced_is_decoded_once(translator: anyorder.Translator, options: dict[str, Any]) -> None:
+    """The passes of a traced translation are those of a translation: nothing is decoded again to be shown."""
+    before = translator.cost.canvases
+    plain = translator.translate(SENTENCES, "en", **options)
+    middle = translator.cost.canvases
+    traced = translator.translate(SENTENCES, "en", traced=True, **options)
+    assert translator.cost.canvases - middle <= middle - before
+    for a, b in zip(plain, traced, strict=True):
+        assert a.text == b.text and (b.trace is None) == (not b.text) and (b.trace is None or b.trace.text == b.text)
+
+
+@pytest.mark.parametrize("options", [{}, {"lengths": 1}, {"order": "left2right | negent"}, {"beam": 2}], ids=str)
+def test_a_source_is_encoded_once(
+    translator: anyorder.Translator, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all its lengths, orders and beams together."""
+    encoded: list[tuple[int, ...]] = []
+    encode = translator.model.encode
+
+    def watched(source: Source) -> Any:
+        encoded.extend(tuple(row) for row in source.tokens.tolist())
+        return encode(source)
+
+    monkeypatch.setattr(translator.model, "encode", watched)
+    translator.translate(SENTENCES, "en", **options)
+    assert len(encoded) == len([s for s in SENTENCES if s])
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("stream", {"beam": 2}, "one hypothesis is followed"),
+    ("stream", {"lengths": 2}, "leave lengths out"),
+    ("trace", {"nbest": 2}, "leave nbest out"),
+    ("trace", {"polish": 1, "rescore": "pll"}, "no single one to show"),
+    ("translate", {"plan": anyorder.Plan(), "beam": 4}, "beam would have no effect"),
+    ("translate", {"beam": 4, "temperature": 1.0}, "no effect"),
+]
+
+
+@pytest.mark.parametrize(("method", "options", "message"), REFUSED, ids=str)
+def test_an_option_without_effect_is_refused(
+    translator: anyorder.Translator, method: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(anyorder.PlanError, match=message):
+        found = getattr(translator, method)(SENTENCES[0], "en", **options)
+        next(iter(found))
+
+
+@pytest.mark.parametrize("options", [{"order": "left2right"}, {"steps": 3}, {"lengths": 2}, {"positions": 2}], ids=str)
+def test_a_causal_model_refuses_what_it_cannot_follow(translator: anyorder.Translator, options: dict[str, Any]) -> None:
+    assert translator.beside is not None
+    with pytest.raises(anyorder.PlanError, match="left to right to its own end"):
+        translator.beside().translate(SENTENCES[0], "en", **options)
+
+
 def test_a_stream_shows_the_canvas_filling(translator: anyorder.Translator) -> None:
     moments = list(translator.stream(SENTENCES[0], "en", order="left2right"))
     blanks = [m.tokens.count(None) for m in moments]

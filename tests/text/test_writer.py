@@ -83,6 +83,18 @@ def test_score_is_the_pseudo_log_likelihood(writer: anyorder.Writer) -> None:
     assert score.perplexity == pytest.approx(math.exp(-score.total / 4))
 
 
+@pytest.mark.parametrize("option", ["lengths", "rescore", "nbest", "polish"])
+def test_an_option_without_effect_is_refused(writer: anyorder.Writer, option: str) -> None:
+    value = "path" if option == "rescore" else 3
+    more = {"rescore": "pll"} if option == "polish" else {}
+    for call in (writer.fill, writer.infill, lambda text, **o: writer.generate(4, **o)):
+        with pytest.raises(anyorder.PlanError, match="has no use for"):
+            call("the [MASK] {} .", **{option: value}, **more)
+    for watch in (writer.trace, lambda text, **o: list(writer.stream(text, **o))):
+        with pytest.raises(anyorder.PlanError, match="has no use for beam"):
+            watch("the [MASK] .", beam=2)
+
+
 def test_stream_and_trace_show_the_same_filling(writer: anyorder.Writer) -> None:
     text = "the [MASK] [MASK] on the [MASK] ."
     moments = list(writer.stream(text))

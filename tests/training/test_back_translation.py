@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anyorder.data.ragged import Ragged
-from anyorder.data.read import DataError
+from anyorder.errors import DataError
 from anyorder.training.objectives import Corpus
 from anyorder.training.prepare import with_back_translations
 

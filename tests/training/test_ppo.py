@@ -13,10 +13,10 @@ from anyorder.core import Coordinates, Decoder, random, unroll
 from anyorder.core.state import begin
 from anyorder.models.policy import Policy
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
-from anyorder.training.imitation import oracle, ranking_loss
+from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
-from anyorder.training.rewards import Reward, edit_distance, find_reward, log_probability, right_symbols, sentence_bleu
-from anyorder.training.rollout import Buffer, rollout
+from anyorder.training.rewards import Reward, edit_distance, find_quality, log_probability, right_symbols, sentence_bleu
+from anyorder.training.rollout import Buffer, Credit, Episodes, Moments, log_prob, rollout, stack
 
 QUICK = Settings(
     iterations=40, generations=16, buffer=600, update_batch=96, updates=6, hidden=32, learning_rate=1e-2,
@@ -26,8 +26,12 @@ EDITS = Reward(edit_distance)
 
 
 def new_policy(task: ChainTask, s: Settings) -> Policy:
-    torch.manual_seed(0)
-    return Policy(len(task.chain) + 1, s.history, s.hidden, s.features)
+    return s.policy(len(task.chain) + 1, {})
+
+
+def episode(moments: list[Moments], row: int) -> Moments:
+    """The time steps of one row, where all rows have as many."""
+    return stack([m.take(slice(row, row + 1)) for m in moments])
 
 
 @pytest.mark.parametrize("method", ["ppo", "reinforce", "imitation"])
@@ -56,55 +60,121 @@ def test_history_tells_an_otherwise_blind_policy_where_it_is() -> None:
     assert task.right(PolicyTrainer(task, new_policy(task, s), s).run(), 1) == 1.0
 
 
-def test_rewards_add_up_to_the_final_quality() -> None:
+@pytest.mark.parametrize(("method", "value_weight"), [("ppo", 0.0), ("ppo", 0.5), ("reinforce", 0.0)])
+def test_a_group_takes_the_place_of_the_value(method: str, value_weight: float) -> None:
     task = ChainTask()
+    s = replace(QUICK, method=method, iterations=120 if method == "reinforce" else 60, group=8, buffer=0)
+    trainer = PolicyTrainer(task, new_policy(task, s), replace(s, value_weight=value_weight))
+    first = trainer.step()
+    assert first["order share"] > 0.9  # every episode of the toy has the same input: the order is all there is
+    assert ("explained variance" in first) == (value_weight > 0)
+    assert task.right(trainer.run(), 1) == 1.0
+
+
+def test_comparing_candidates_is_learned_too() -> None:
+    task, s = ChainTask(), replace(QUICK, attention=32, group=8, value_weight=0.0)
+    assert task.right(PolicyTrainer(task, new_policy(task, s), s).run(), 1) == 1.0
+
+
+def test_a_pass_that_costs_more_than_it_earns_is_not_made() -> None:
+    task, s = ChainTask(), replace(QUICK, several=True, group=8, value_weight=0.0, buffer=0, price=2.0, gamma=1.0)
+    trainer = PolicyTrainer(task, new_policy(task, s), s)
+    passes = [trainer.step()["passes"] for _ in range(40)]
+    assert passes[0] > 2.5 and passes[-1] < 1.5
+
+
+def test_rewards_add_up_to_the_final_quality() -> None:
+    task, credit = ChainTask(), Credit(gamma=1.0, lam=1.0)
     episodes = task.draw(8, torch.Generator().manual_seed(3))
     policy = new_policy(task, QUICK)
-    played = rollout(task, policy, episodes, EDITS, gamma=1.0, lam=1.0)
-    late = rollout(task, policy, episodes, Reward(edit_distance, dense=False), gamma=1.0, lam=1.0)
-    assert len(played.moments) == 8 * 6
-    assert played.reward == pytest.approx(late.reward)
-    starts = [m for m in played.moments if len(m.hidden) == 6]
-    assert sum(m.returns for m in starts) / 8 == pytest.approx(played.reward)
-    for m in starts:  # λ = γ = 1: the advantage is the return less the value
-        assert m.advantage == pytest.approx(m.returns - m.value, abs=1e-5)
-    assert {m.returns for m in late.moments if len(m.hidden) == 6} == {m.returns for m in starts}
+    played = rollout(task, policy, episodes, EDITS, credit)
+    late = rollout(task, policy, episodes, Reward(edit_distance, dense=False), credit)
+    dear = rollout(task, policy, episodes, Reward(edit_distance, price=0.5), credit)
+    assert [m.size for m in played.moments] == [8] * 6
+    assert played.reward == pytest.approx(late.reward) == pytest.approx(dear.reward + 6 * 0.5)
+    start = played.moments[0]
+    assert start.returns.mean() == pytest.approx(played.reward)
+    for m in played.moments:  # λ = γ = 1: the advantage is the return less the value
+        torch.testing.assert_close(m.advantage, m.returns - m.value)
+    torch.testing.assert_close(late.moments[0].returns, start.returns)
     assert played.entropy == pytest.approx(1.0, abs=0.01)  # an untrained policy is nearly uniform
+    assert played.passes == 6
+
+
+def test_judged_ahead_a_step_earns_what_it_changes_in_the_rest() -> None:
+    task, credit = ChainTask(), Credit(gamma=1.0, critic=False)
+    episodes = task.draw(8, torch.Generator().manual_seed(3))
+    policy = new_policy(task, QUICK)
+    plain = rollout(task, policy, episodes, EDITS, credit)
+    ahead = rollout(task, policy, episodes, Reward(edit_distance, ahead=True), credit)
+    # written at once, only the chain's first symbol would be right; so would it be wherever the order begins
+    torch.testing.assert_close(ahead.moments[0].returns, plain.moments[0].returns - 1)
+    assert (ahead.moments[-1].returns == 0).all()  # nothing is left that the last step could change
+
+
+def test_a_group_is_compared_with_itself() -> None:
+    task = ChainTask()
+    policy = new_policy(task, QUICK)
+    alone = task.draw(3, torch.Generator().manual_seed(3))
+    together = alone.repeat(4)
+    assert torch.equal(together.references, alone.references.repeat_interleave(4, 0))
+    assert len(together.state.seed.unique()) == 12  # everyone draws for himself
+    plain = rollout(task, policy, together, EDITS, Credit(gamma=1.0, critic=False))
+    grouped = rollout(task, policy, together, EDITS, Credit(gamma=1.0, group=4, critic=False))
+    for a, b in zip(plain.moments, grouped.moments, strict=True):
+        g = a.returns.view(3, 4)
+        torch.testing.assert_close(b.advantage.view(3, 4), g - (g.sum(1, keepdim=True) - g) / 3)
+    scaled = rollout(task, policy, together, EDITS, Credit(gamma=1.0, group=4, normalise=True, critic=False))
+    start, total = scaled.moments[0].advantage.view(3, 4), plain.moments[0].returns.view(3, 4)
+    spread = total.std(1, correction=0, keepdim=True)
+    torch.testing.assert_close(start, grouped.moments[0].advantage.view(3, 4) / torch.where(spread > 0, spread, 1))
 
 
 def test_rollouts_do_not_depend_on_the_batch() -> None:
-    task = ChainTask()
-    policy = new_policy(task, replace(QUICK, history=3))
-    context, state, references = task.draw(6, torch.Generator().manual_seed(0))
-    together = rollout(task, policy, (context, state, references), EDITS, 0.9, 0.95)  # type: ignore[arg-type]
-    for row in range(6):
-        rows = torch.tensor([row])
-        alone = rollout(task, policy, (context, state.take(rows), references[rows]), EDITS, 0.9, 0.95)  # type: ignore[arg-type]
-        mine = together.moments[row::6]
-        assert [m.action for m in alone.moments] == [m.action for m in mine]
-        assert [m.logp for m in alone.moments] == pytest.approx([m.logp for m in mine], abs=1e-5)
-        assert [m.advantage for m in alone.moments] == pytest.approx([m.advantage for m in mine], abs=1e-4)
+    task, credit = ChainTask(), Credit()
+    for several in (False, True):
+        policy = new_policy(task, replace(QUICK, history=3, attention=16, several=several))
+        context, state, references = task.draw(6, torch.Generator().manual_seed(0))
+        together = rollout(task, policy, Episodes(context, state, references), EDITS, credit)
+        for row in range(6):
+            rows = torch.tensor([row])
+            alone = rollout(task, policy, Episodes(context, state.take(rows), references[rows]), EDITS, credit)
+            if several:  # rows leave at different steps: the totals say enough
+                continue
+            mine, its = episode(together.moments, row), stack(alone.moments)
+            assert torch.equal(mine.chosen, its.chosen)
+            torch.testing.assert_close(mine.logp, its.logp, atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(mine.advantage, its.advantage, atol=1e-4, rtol=1e-4)
 
 
-def test_kept_inputs_give_back_the_log_probability_of_the_action() -> None:
+@pytest.mark.parametrize("several", [False, True])
+def test_kept_inputs_give_back_the_log_probability_of_the_action(several: bool) -> None:
     task = ChainTask()
-    policy = new_policy(task, replace(QUICK, history=2, features=("confidence", "leftmost")))
+    s = replace(QUICK, history=2, features=("confidence", "leftmost"), attention=16, several=several)
+    policy = new_policy(task, s)
     torch.nn.init.normal_(policy.outer.weight)
     buffer = Buffer(100)
-    buffer.add(rollout(task, policy, task.draw(5, torch.Generator().manual_seed(1)), EDITS, 0.9, 0.95).moments)
+    buffer.add(rollout(task, policy, task.draw(5, torch.Generator().manual_seed(1)), EDITS, Credit()).moments)
     batch = buffer.sample(99, torch.Generator().manual_seed(0))
-    assert len(batch.action) == 30
-    scores = policy.scores(batch.inputs).masked_fill(~batch.inputs.candidates, -torch.inf).log_softmax(-1)
-    torch.testing.assert_close(scores.gather(1, batch.action[:, None])[:, 0], batch.logp, atol=1e-5, rtol=1e-5)
+    assert several or batch.size == 30
+    logp = log_prob(policy, policy.scores(batch.inputs), batch.inputs.candidates, batch.chosen)
+    torch.testing.assert_close(logp, batch.logp, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(policy.values(batch.inputs), batch.value, atol=1e-5, rtol=1e-5)
 
 
 def test_the_buffer_forgets_the_oldest() -> None:
     task = ChainTask()
-    moments = rollout(task, new_policy(task, QUICK), task.draw(2, torch.Generator()), EDITS, 0.9, 0.95).moments
+    moments = rollout(task, new_policy(task, QUICK), task.draw(2, torch.Generator()), EDITS, Credit()).moments
     buffer = Buffer(5)
     buffer.add(moments)
-    assert list(buffer.moments) == moments[-5:]
+    kept = stack(list(buffer.parts))
+    assert torch.equal(kept.logp, stack(moments).logp[-5:]) and len(buffer) == 5
+    sampled = buffer.sample(5, torch.Generator().manual_seed(0))
+    assert torch.equal(sampled.logp, kept.logp) and torch.equal(sampled.chosen, kept.chosen)
+    fresh = Buffer(0)
+    fresh.add(moments)
+    fresh.add(moments[:1])
+    assert len(fresh) == 2
 
 
 def test_the_oracle_prefers_right_then_sure() -> None:
@@ -112,16 +182,22 @@ def test_the_oracle_prefers_right_then_sure() -> None:
     context, state, references = task.start(1, 0)
     decoder = Decoder(Coordinates(random + 0.0 * Policy(4, features=("margin",), hidden=4)), task.symbols)
     first = next(iter(unroll(task.model, context, state, decoder)))
-    assert oracle(first, references).tolist() == [1]  # only the chain's first position is right
-    assert oracle(first, torch.full_like(references, 9)).tolist() == [-1]
+    assert oracle(first, references).tolist() == [[False, True, False]]  # only the chain's first position is right
+    assert not oracle(first, torch.full_like(references, 9)).any()
+    assert torch.equal(right(first, references), oracle(first, references))
     with pytest.raises(ValueError, match="reference's length"):
         oracle(first, references[:, :2])
 
 
-def test_ranking_loss_by_hand() -> None:
+def test_supervised_losses_by_hand() -> None:
     log_pi = torch.tensor([[0.25, 0.75], [0.5, 0.5]]).log()
-    assert ranking_loss(log_pi, torch.tensor([1, -1])) == pytest.approx(-torch.tensor(0.75).log().item())
-    assert ranking_loss(log_pi, torch.tensor([-1, -1])) == 0
+    none = torch.tensor([False, False])
+    expected = -torch.tensor(0.75).log().item()
+    assert ranking_loss(log_pi, torch.stack([torch.tensor([False, True]), none])) == pytest.approx(expected)
+    assert ranking_loss(log_pi, torch.stack([none, none])) == 0
+    scores = torch.tensor([[0.75, 0.25, 0.5]]).logit()
+    candidates, wanted = torch.tensor([[True, True, False]]), torch.tensor([[True, False, True]])
+    assert writing_loss(scores, candidates, wanted) == pytest.approx(expected)
 
 
 def test_qualities_by_hand() -> None:
@@ -134,9 +210,9 @@ def test_qualities_by_hand() -> None:
     assert bleu[1] == pytest.approx(100) and 0 < bleu[0] < 60
     state = replace(state, logp=torch.tensor([[-1.0, 0, -2, 0], [-1, -1, -1, -1]]))
     assert log_probability(state, references).tolist() == [-3, -4]
-    assert find_reward("anyorder.training.rewards:right_symbols").quality is right_symbols
+    assert find_quality("anyorder.training.rewards:right_symbols") is right_symbols
     with pytest.raises(ValueError, match="edit-distance"):
-        find_reward("edits")
+        find_quality("edits")
 
 
 def test_resuming_continues_where_it_stopped(tmp_path: Path) -> None:
@@ -164,6 +240,14 @@ def test_an_unknown_setting_is_named() -> None:
         Settings.of({"generation_batch": 4})
     with pytest.raises(ValueError, match="ppo, reinforce, imitation"):
         Settings.of({"method": "dqn"})
+    with pytest.raises(ValueError, match="16 generations cannot be divided into groups of 5"):
+        Settings.of({"group": 5})
+
+
+def test_the_entropy_bonus_follows_its_schedule() -> None:
+    s = replace(QUICK, iterations=5, entropy=0.4, entropy_end=0.0)
+    assert [s.entropy_at(i) for i in range(5)] == pytest.approx([0.4, 0.3, 0.2, 0.1, 0.0])
+    assert replace(s, entropy_end=None).entropy_at(4) == 0.4
 
 
 def test_right_is_the_reference() -> None:  # guards the toy itself

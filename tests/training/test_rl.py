@@ -37,6 +37,34 @@ def test_lambda_one_is_return_minus_value_whatever_lies_after_the_end() -> None:
     close(rl.advantages(junk_r, junk_v, alive, 0.9, 1.0), expected)
 
 
+def test_a_row_is_judged_against_the_others_of_its_group() -> None:
+    rewards = tensor([[1.0, 0.0], [3.0, 2.0], [2.0, 4.0], [7.0, 7.0], [7.0, 7.0], [7.0, 7.0]])
+    relative = rl.group_relative(rewards, 3)
+    close(relative[:3], tensor([[1 - 2.5, -3.0], [3 - 1.5, 0.0], [2 - 2.0, 3.0]]))
+    close(relative[3:], torch.zeros(3, 2))  # what the input decides is gone
+    spread = rl.group_spread(rewards.sum(-1), 3)
+    close(spread, tensor([14 / 3] * 3 + [0.0] * 3).sqrt() + tensor([1e-6] * 3 + [1.0] * 3), atol=1e-5, rtol=0)
+
+
+def test_the_share_that_the_order_explains() -> None:
+    g = torch.Generator().manual_seed(0)
+    inputs = 3 * torch.randn(4000, 1, generator=g)
+    orders = torch.randn(4000, 8, generator=g)
+    close(rl.order_share((inputs + orders).flatten(), 8), tensor(0.1), atol=0.01, rtol=0)
+    close(rl.order_share(torch.ones(8), 4), tensor(0.0))
+
+
+def test_log_probabilities_of_written_sets_sum_to_one() -> None:
+    scores, candidates = tensor([0.3, -1.0, 2.0, 9.0]), tensor([T, T, T, F])
+    sets = [tensor([bool(k & 1), bool(k & 2), bool(k & 4), F]) for k in range(1, 8)]
+    logp = rl.log_written(scores.expand(7, -1), candidates.expand(7, -1), torch.stack(sets))
+    close(logp.exp().sum(), tensor(1.0))
+    p = scores[:3].sigmoid()
+    none = (1 - p).prod() * scores[:3].softmax(0)[1]
+    close(logp[1].exp(), (1 - p[0]) * p[1] * (1 - p[2]) + none)  # {1}: drawn, or nothing was and 1 is the one
+    close(rl.bernoulli_entropy(tensor([[0.0, 50.0]]), tensor([[T, F]])), tensor([math.log(2.0)]))
+
+
 def test_log_policy_and_entropy_see_candidates_only() -> None:
     log_pi = rl.log_policy(tensor([[0.0, math.log(3.0), 50.0]]), tensor([[T, T, F]]))
     close(log_pi.exp(), tensor([[0.25, 0.75, 0.0]]))

@@ -17,7 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from anyorder.data.read import DataError
+from anyorder.errors import DataError
 from anyorder.models import load_model
 from anyorder.training.checkpoint import (
     Log,

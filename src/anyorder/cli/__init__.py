@@ -64,7 +64,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         if message is None:
             raise
         print(f"anyorder: {message}", file=sys.stderr)
-        sys.exit(USAGE if type(error).__name__ in ("UsageError", "PlanError", "OrderError") else FAILURE)
+        from anyorder.errors import UsageError
+
+        sys.exit(USAGE if isinstance(error, UsageError) else FAILURE)
     sys.exit(0)
 
 

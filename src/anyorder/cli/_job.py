@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from anyorder.text.plan import Plan
     from anyorder.text.results import Translation
     from anyorder.text.translator import Translator
-    from anyorder.traces.trace import Trace
+
+SAID = ("text", "ids", "tokens", "logp", "score", "path_score", "log_length")  # of a hypothesis, in JSON
 
 
 @dataclass
@@ -53,24 +54,23 @@ class Job:
                 print(f"anyorder: {self.failed} of {done - before} lines are left empty", file=sys.stderr)
 
     def _do(self, number: int, texts: Sequence[str], out: TextIO, what: str) -> None:
-        for n, result in enumerate(self.translator.translate(texts, self.to, source=self.source, plan=self.plan)):
+        traced, plan = self.watch.wanted, self.plan
+        found = self.translator.translate(texts, self.to, source=self.source, plan=plan, traced=traced)
+        for n, result in enumerate(found):
             if result.error:
                 self.failed += 1
                 print(f"anyorder: {what} {number + n}: {result.error}", file=sys.stderr)
-            elif self.watch.wanted and result.hypotheses:
-                self.watch(self._trace(result.source), out)
+            elif result.trace is not None:
+                self.watch(result.trace, out)
             out.write(self._line(number + n, result))
         out.flush()
 
-    def _trace(self, text: str) -> Trace:
-        return self.translator.trace(text, self.to, source=self.source, plan=self.plan)
-
     def _line(self, number: int, result: Translation) -> str:
         if self.as_json:
-            hypotheses = [asdict(h) for h in result.hypotheses]
+            hypotheses = [{name: getattr(h, name) for name in SAID} for h in result.hypotheses]
             record = {"source": result.source, "text": result.text, "score": result.score if hypotheses else None}
             return json.dumps({**record, "hypotheses": hypotheses, "error": result.error}, ensure_ascii=False) + "\n"
-        if self.plan.nbest == 1:
+        if self.plan.choosing.nbest == 1:
             return one_line(result.text) + "\n"
         return "".join(f"{number} ||| {one_line(h.text)} ||| {h.score:.4f}\n" for h in result.hypotheses)
 

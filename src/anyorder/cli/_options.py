@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from anyorder.text.writer import Writer
 
 
-class UsageError(ValueError):
-    """A command line that asks for what can not be; says what to write instead."""
-
-
 class Rescore(StrEnum):
     """What the best candidate is chosen by."""
 
@@ -26,6 +22,13 @@ class Rescore(StrEnum):
     path = "path"
     pll = "pll"
     ar = "ar"
+
+
+class Conditional(StrEnum):
+    """How an order sees a position that is written already."""
+
+    visible = "visible"
+    masked = "masked"
 
 
 PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
@@ -53,6 +56,14 @@ Among = Annotated[
     str | None,
     typer.Option(
         help="Which positions may be chosen: masked, everywhere, revisit, block(8), dilated(16).", rich_help_panel=PLAN
+    ),
+]
+Conditionals = Annotated[
+    Conditional,
+    typer.Option(
+        help="How an order sees a written position: as it stands (one pass per step), or masked, as in the paper "
+        "(a pass per position).",
+        rich_help_panel=PLAN,
     ),
 ]
 Beam = Annotated[int, typer.Option(help="K, hypotheses kept.", rich_help_panel=PLAN)]
@@ -99,52 +110,30 @@ LanguageModel = Annotated[
 Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaDA, Dream …).")]
 
 
-def make_plan(steps: str | None = None, **options: Any) -> Plan:
+def steps_of(text: str | None) -> int | str | None:
+    """A number of steps as a number; words as they are."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def make_plan(**options: Any) -> Plan:
     """A plan from options, checked before any model is loaded; None leaves the plan's own default."""
-    from anyorder.core import fixed
     from anyorder.text.plan import Plan
 
-    whole = int(steps) if steps is not None and steps.isdecimal() else steps
-    given = {name: value for name, value in {**options, "steps": whole}.items() if value is not None}
-    plan = Plan(**given)
-    for one in plan.each:
-        if one.order == "learned":  # known once the model is
-            continue
-        count = one.decoder().coordinates.count
-        if max(plan.beam, plan.positions) > 1 and count != fixed(1):
-            raise UsageError(
-                f"a beam writes one position a step, not {count.name}: drop --steps and --count, or --beam 1"
-            )
-    return plan
+    return Plan.of(**options).check()
 
 
 def open_translator(name: str, int8: bool = False, compiled: bool = False) -> Translator:
     """The translation model of that name."""
-    from anyorder.errors import ModelError
-    from anyorder.models import catalog
-
-    folder = catalog.locate(name)
-    if folder is None or not catalog.our_config(folder):
-        what = f"there is no model {name!r}" if folder is None else f"{name} is not a translation model of anyorder"
-        raise ModelError(f"{what}; {catalog.known()}")
     from anyorder.text.load import load
 
-    model: Translator = load(name, int8=int8, compiled=compiled)
-    return model
+    return load(name, kind="translation", int8=int8, compiled=compiled)
 
 
 def open_writer(name: str, diffusion: bool = False) -> Writer:
     """The masked language model of that name."""
-    from anyorder.errors import ModelError
-    from anyorder.models import catalog
-
-    folder = catalog.locate(name)
-    if folder is not None and catalog.our_config(folder):
-        raise ModelError(f"{name} is a translation model: use `anyorder translate -m {name}`")
     from anyorder.text.load import load
 
-    model: Writer = load(name, kind="diffusion" if diffusion else None)
-    return model
+    return load(name, kind="diffusion") if diffusion else load(name, kind="masked")
 
 
 def say(text: str, score: float, as_json: bool, **more: Any) -> None:

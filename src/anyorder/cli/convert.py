@@ -28,8 +28,7 @@ def convert(
     """
     from rich.console import Console
 
-    from anyorder.data.read import DataError
-    from anyorder.errors import ModelError
+    from anyorder.errors import DataError, ModelError
     from anyorder.models.convert import convert_xlm
 
     try:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from anyorder.cli import _options as o
-from anyorder.cli._options import UsageError
+from anyorder.errors import UsageError
 
 
 def evaluate(
@@ -25,6 +25,7 @@ def evaluate(
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
@@ -52,8 +53,9 @@ def evaluate(
     from anyorder.experiments.evaluate import quality, signatures
 
     plan = o.make_plan(
-        steps, order=order, count=count, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, polish=polish, seed=seed,
+        order=order, count=count, steps=o.steps_of(steps), among=among,
+        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
+        polish=polish, seed=seed,
     )  # fmt: skip
     translator = o.open_translator(model, int8, compiled)
     origin, _ = translator.direction(to, None)

@@ -19,6 +19,7 @@ def fill(
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: Annotated[
         int | None, typer.Option(help="K, hypotheses kept. [default: max(n, 8)]", rich_help_panel=o.PLAN)
     ] = None,
@@ -43,17 +44,17 @@ def fill(
     from anyorder.cli._stream import texts_or_lines
 
     width = max(n, 8) if beam is None else beam
-    options = {
-        "order": order, "count": count, "beam": width, "positions": positions, "temperature": temperature, "seed": seed,
+    writing = {
+        "order": order, "count": count, "steps": o.steps_of(steps), "conditionals": conditionals.value,
+        "temperature": temperature, "seed": seed,
     }  # fmt: skip
-    plan = o.make_plan(steps=steps, **options)
-    given = {name: getattr(plan, name) for name in (*options, "steps")}
+    o.make_plan(beam=width, positions=positions, **writing)
     writer, watch = o.open_writer(model, diffusion), Watch(show, trace, view)
     for line in texts_or_lines(text):
         if not line.strip():
             continue
         if watch.wanted:
-            watch(writer.trace(line, **{**given, "beam": 1, "positions": 1}), sys.stdout)
-        for filling in writer.fill(line, n, **given):
+            watch(writer.trace(line, **writing), sys.stdout)
+        for filling in writer.fill(line, n, beam=width, positions=positions, **writing):
             o.say(filling.text, filling.probability, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
     watch.finish()

@@ -18,6 +18,7 @@ def generate(
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     temperature: o.Temperature = 1.0,
     top_k: o.TopK = None,
     top_p: o.TopP = None,
@@ -29,13 +30,12 @@ def generate(
 
     Example: anyorder generate "Once upon a time" -m bert-base-uncased --length 12 -n 3 --top-p 0.9 --seed 7
     """
-    given = {
-        "order": order, "count": count, "among": among, "temperature": temperature, "top_k": top_k, "top_p": top_p,
-        "seed": seed,
+    options = {
+        "order": order, "count": count, "steps": o.steps_of(steps), "among": among, "conditionals": conditionals.value,
+        "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
     }  # fmt: skip
-    plan = o.make_plan(steps=steps, **given)
+    o.make_plan(**options)
     writer = o.open_writer(model, diffusion)
-    options = {name: getattr(plan, name) for name in (*given, "steps")}
     for filling in writer.generate(length, n, prompt, **options):
         if as_json:
             o.say(filling.text, filling.score, True, tokens=filling.tokens, logp=filling.logp)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.errors import UsageError
 
 
 def infill(
@@ -21,6 +22,7 @@ def infill(
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: o.Beam = 4,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
@@ -35,19 +37,22 @@ def infill(
     """
     from anyorder.cli._stream import texts_or_lines
 
-    plan = o.make_plan(order=order, count=count, steps=steps, beam=beam, temperature=temperature, seed=seed)
+    options = {
+        "order": order, "count": count, "steps": o.steps_of(steps), "conditionals": conditionals.value, "beam": beam,
+        "temperature": temperature, "seed": seed,
+    }  # fmt: skip
+    o.make_plan(**options)
     lengths = _lengths(length)
-    given = {name: getattr(plan, name) for name in ("order", "count", "steps", "beam", "temperature", "seed")}
     writer = o.open_writer(model, diffusion)
     for line in texts_or_lines(text):
         if not line.strip():
             continue
-        for filling in writer.infill(line, lengths, n, **given):
+        for filling in writer.infill(line, lengths, n, **options):
             o.say(filling.text, filling.score, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
 
 
 def _lengths(text: str) -> range:
     match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
     if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
-        raise o.UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
+        raise UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
     return range(int(match[1]), int(match[2] or match[1]) + 1)

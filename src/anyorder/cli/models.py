@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from anyorder.models.folder import ModelFolder
 
 
 def models(
@@ -18,8 +20,9 @@ def models(
     Example: anyorder models
     """
     from anyorder.models import catalog
+    from anyorder.models.folder import ModelFolder
 
-    found = [describe(catalog.SHIPPED / name) for name in catalog.shipped()]
+    found = [describe(ModelFolder(catalog.SHIPPED / name)) for name in catalog.shipped()]
     if as_json:
         for model in found:
             typer.echo(json.dumps(model, ensure_ascii=False))
@@ -34,19 +37,16 @@ def models(
             typer.echo("\t" + ", ".join(f"{key} {value}".strip() for key, value in score.items()))
 
 
-def describe(folder: Path) -> dict[str, Any]:
-    """A model folder in a few facts; its scores are the first table of its card, README.md."""
-    from anyorder.models.catalog import our_config
-
-    config = our_config(folder) or {}
-    card = folder / "README.md"
+def describe(folder: ModelFolder) -> dict[str, Any]:
+    """A model folder in a few facts; its scores are the first table of its card."""
+    config = folder.config or {}
     return {
         "name": folder.name,
         "kind": config.get("kind"),
         "languages": config.get("languages", []),
-        "megabytes": round(sum(f.stat().st_size for f in folder.iterdir() if f.is_file()) / 1e6, 1),
-        "learned": sorted(f.stem.removeprefix("policy-") for f in folder.glob("policy-*.safetensors")),
-        "scores": _first_table(card.read_text(encoding="utf-8")) if card.exists() else [],
+        "megabytes": folder.megabytes,
+        "learned": folder.directions,
+        "scores": _first_table(folder.card),
     }
 
 

@@ -29,7 +29,7 @@ def reproduce(
 
     Example: anyorder reproduce --data DATA --output docs/results --minutes 60
     """
-    from anyorder.cli._options import UsageError
+    from anyorder.errors import UsageError
     from anyorder.experiments.grid import Scope
     from anyorder.experiments.reproduce import reproduce as run
     from anyorder.experiments.tune import read_tuned

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.errors import UsageError
 
 
 def score(
@@ -48,15 +49,15 @@ def score(
 
 def _translations(model: str, to: str, text: list[str] | None, as_json: bool) -> None:
     from anyorder.cli._stream import texts_or_lines
-    from anyorder.text.results import TextError
+    from anyorder.errors import TextError
 
     if text and len(text) != 2:
-        raise o.UsageError(f'with --to give a text and its translation: "Ein Hund." "A dog."; got {len(text)} texts')
+        raise UsageError(f'with --to give a text and its translation: "Ein Hund." "A dog."; got {len(text)} texts')
     translator = o.open_translator(model)
     try:
         translator.direction(to, None)
     except TextError as error:
-        raise o.UsageError(str(error)) from None
+        raise UsageError(str(error)) from None
     for number, line in enumerate(["\t".join(text)] if text else texts_or_lines(None), 1):
         if line.count("\t") != 1:
             raise TextError(f"line {number}: expected a text, a tab and its translation")

@@ -10,6 +10,7 @@ import typer
 
 from anyorder.cli import _options as o
 from anyorder.cli._stream import open_lines
+from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -30,6 +31,7 @@ def translate(
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,
+    conditionals: o.Conditionals = o.Conditional.visible,
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
@@ -69,15 +71,16 @@ def translate(
     Example: anyorder translate --to en --order 'mask-predict(10)' --rescore ar --polish 2 < lines.de > lines.en
     """
     if resume and output is None:
-        raise o.UsageError("--resume goes on with an output file: say which with --output FILE")
+        raise UsageError("--resume goes on with an output file: say which with --output FILE")
     if resume and nbest > 1 and not as_json:
-        raise o.UsageError("--resume needs a line a sentence: use --json with --nbest")
+        raise UsageError("--resume needs a line a sentence: use --json with --nbest")
     if text and input_file:
-        raise o.UsageError("give either texts or --input, not both")
+        raise UsageError("give either texts or --input, not both")
     raw = open_lines(input_file) if input_file else None
     plan = o.make_plan(
-        order=order, count=count, steps=steps, among=among, beam=beam, positions=positions, lengths=lengths,
-        rescore=rescore.value, polish=polish, temperature=temperature, seed=seed, nbest=nbest,
+        order=order, count=count, steps=o.steps_of(steps), among=among,
+        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
+        polish=polish, temperature=temperature, seed=seed, nbest=nbest,
     )  # fmt: skip
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
@@ -98,14 +101,14 @@ def translate(
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:
-    from anyorder.text.results import TextError
+    from anyorder.errors import TextError
 
     try:
         direction = "-".join(translator.direction(to, source))
     except TextError as error:
-        raise o.UsageError(str(error)) from None
-    if any(one.order == "learned" for one in plan.each) and direction not in translator.policies:
+        raise UsageError(str(error)) from None
+    if any(one.order == "learned" for one in plan.writing.each) and direction not in translator.policies:
         have = ", ".join(translator.policies) or "no direction"
-        raise o.UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
-    if plan.rescore == "ar" and translator.beside is None and not translator.causal:
-        raise o.UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")
+        raise UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
+    if plan.choosing.rescore == "ar" and translator.beside is None and not translator.causal:
+        raise UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")

@@ -23,7 +23,8 @@ def tune(
 
     Example: anyorder tune --data DATA --to en
     """
-    from anyorder.cli._options import UsageError, open_translator
+    from anyorder.cli._options import open_translator
+    from anyorder.errors import UsageError
     from anyorder.experiments.tune import tune as search
     from anyorder.experiments.tune import write_tuned
 

@@ -54,49 +54,122 @@ def beam(
     Hypotheses with the same Y are merged, the best kept (merge=False keeps them all). `length_penalty` α divides final
     scores by L^α.
     """
-    whole, K2 = K2 is None, K if K2 is None else K2
-    for name, value in (("K", K), ("K1", K1), ("K2", K2)):
-        if value < 1:
-            raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
-    if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
-        raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
-    cost = Cost()
-    reader = Reader(model, decoder.symbols, cost, at_most=whole)
-    N = len(state.tokens)
-    device = state.tokens.device
-    family = torch.arange(N, device=device).repeat_interleave(K)  # which input a hypothesis belongs to
-    first = torch.arange(N * K, device=device) % K == 0
-    state = decoder.start(state)
-    budget, masks = state.budget, state.masked.sum(-1)
-    last = state.length if budget is None else budget  # (N,) steps that a row has
-    short = (last < masks).nonzero()
-    if len(short):
-        r = int(short[0])
-        raise ValueError(f"row {r}: {int(masks[r])} masks, one written a step, do not fit into {int(last[r])} steps")
-    beams = state.take(family)
-    nothing = beams.tokens[:, :0]
-    begun = dict(zip(_PATH, (nothing, nothing, beams.logp[:, :0]), strict=True))
-    beams = beams.but(score=torch.where(first, beams.score, NO), memory=beams.memory | begun)
-    context = context.take(family)
-    with torch.inference_mode():
-        for t in range(int(last.max())):
-            alive = (decoder.edit.pending(beams).any(-1) if budget is None else budget[family] > t) & (beams.score > NO)
-            region = decoder.coordinates.among.candidates(beams) & alive[:, None]
-            if not decoder.symbols.may_mask:
-                must = beams.masked.sum(-1) >= last[family] - t  # every step that is left has a mask to write
-                region = region & (beams.masked | ~must[:, None])
-            if not bool(region.any()):
-                break
-            beams, parents = _advance(reader, context, beams, decoder, region, K, K1, K2, coordinate_score, merge)
-            if not torch.equal(parents, torch.arange(N * K, device=device)):
-                context = context.take(parents)
-    score = beams.score / beams.length.clamp_min(1) ** length_penalty if length_penalty else beams.score
-    order = score.view(N, K).argsort(dim=-1, descending=True, stable=True)
-    flat = (order + torch.arange(N, device=device)[:, None] * K).flatten()
-    width = beams.tokens.shape[1]
-    tokens, logp = beams.tokens[flat].view(N, K, width), beams.logp[flat].view(N, K, width)
-    path, symbol, gain = (beams.memory[key][flat].view(N, K, -1) for key in _PATH)
-    return Beam(tokens, logp, score[flat].view(N, K), path, symbol, gain, cost)
+    searching = Searching(model, decoder, K, K1, K2, coordinate_score=coordinate_score, merge=merge)
+    searching.join(context, state)
+    while not bool(searching.done().all()):
+        searching.step()
+    return searching.found(length_penalty)
+
+
+class Searching:
+    """Beams under way, as `Running`: rows join whenever they come, each with K hypotheses that compete for its places.
+
+    What a row finds depends neither on when it joined nor on the rows beside it.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        decoder: Decoder,
+        K: int,
+        K1: int = 1,
+        K2: int | None = None,
+        *,
+        coordinate_score: bool = True,
+        merge: bool = True,
+        cost: Cost | None = None,
+    ) -> None:
+        whole, K2 = K2 is None, K if K2 is None else K2
+        for name, value in (("K", K), ("K1", K1), ("K2", K2)):
+            if value < 1:
+                raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
+        if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
+            raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
+        self.decoder, self.K, self.K1, self.K2 = decoder, K, K1, K2
+        self.coordinate_score, self.merge = coordinate_score, merge
+        self.cost = Cost() if cost is None else cost
+        self.reader = Reader(model, decoder.symbols, self.cost, at_most=whole)
+        self.context: Any = None
+        self.state: State | None = None  # (n·K, L), the hypotheses of a row one after the other
+        self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each row is known
+
+    def join(self, context: Any, state: State, rows: Tensor | None = None) -> None:
+        """Further rows, and the number (n,) by which each will be known: 0, 1, 2 … if none are given."""
+        device, N = state.tokens.device, len(state.tokens)
+        rows = torch.arange(N, device=device) if rows is None else rows
+        state = self.decoder.start(state)
+        masks, last = state.masked.sum(-1), _last(state)
+        short = (last < masks).nonzero()
+        if len(short):
+            r = int(short[0])
+            many, few = int(masks[r]), int(last[r])
+            raise ValueError(f"row {r}: {many} masks, one written a step, do not fit into {few} steps")
+        family = torch.arange(N, device=device).repeat_interleave(self.K)  # which row a hypothesis belongs to
+        first = torch.arange(N * self.K, device=device) % self.K == 0
+        beams = state.take(family)
+        beams = beams.but(score=torch.where(first, beams.score, NO))
+        before = 0 if self.state is None or not len(self.rows) else self.state.memory[_PATH[0]].shape[1]
+        none = beams.seed.new_full((len(family), before), -1)  # steps of others, before these came
+        begun = dict(zip(_PATH, (none, none, none.to(beams.logp.dtype)), strict=True))
+        beams, context = beams.but(memory=beams.memory | begun), context.take(family)
+        if self.state is None or not len(self.rows):
+            self.context, self.state, self.rows = context, beams, rows
+        else:
+            self.context, self.state = self.context.join(context), self.state.join(beams)
+            self.rows = torch.cat([self.rows, rows])
+
+    def step(self) -> None:
+        """One step of every row that is not done."""
+        assert self.state is not None
+        with torch.inference_mode():
+            how = (self.decoder, self._region(), self.K, self.K1, self.K2, self.coordinate_score, self.merge)
+            self.state, parents = _advance(self.reader, self.context, self.state, *how)
+            if not torch.equal(parents, torch.arange(len(parents), device=parents.device)):
+                self.context = self.context.take(parents)
+
+    def done(self) -> Tensor:
+        """(n,) rows none of whose hypotheses has anything left to write."""
+        return ~self._region().view(len(self.rows), -1).any(-1)
+
+    def only(self, keep: Tensor) -> None:
+        """The rows at these places (m,) stay, all others leave."""
+        assert self.state is not None
+        flat = (keep[:, None] * self.K + torch.arange(self.K, device=keep.device)).flatten()
+        state, self.context, self.rows = self.state.take(flat).trim(), self.context.take(flat), self.rows[keep]
+        seen = (state.memory[_PATH[0]] >= 0).any(0).nonzero()  # steps before the oldest row came are nobody's
+        start = int(seen[0]) if len(seen) else state.memory[_PATH[0]].shape[1]
+        self.state = state.but(memory=state.memory | {key: state.memory[key][:, start:] for key in _PATH})
+
+    def found(self, length_penalty: float = 0.0) -> Beam:
+        """The hypotheses of every row as they are now, best first."""
+        assert self.state is not None
+        beams, N, K = self.state, len(self.rows), self.K
+        score = beams.score / beams.length.clamp_min(1) ** length_penalty if length_penalty else beams.score
+        order = score.view(N, K).argsort(dim=-1, descending=True, stable=True)
+        flat = (order + torch.arange(N, device=order.device)[:, None] * K).flatten()
+        width = beams.tokens.shape[1]
+        tokens, logp = beams.tokens[flat].view(N, K, width), beams.logp[flat].view(N, K, width)
+        own = (beams.memory[_PATH[0]][flat] < 0).int().argsort(dim=-1, stable=True)  # a row's own steps come first
+        path, symbol, gain = (beams.memory[key][flat].gather(-1, own).view(N, K, -1) for key in _PATH)
+        return Beam(tokens, logp, score[flat].view(N, K), path, symbol, gain, self.cost)
+
+    def _region(self) -> Tensor:
+        """(n·K, L) where each hypothesis may be written next; nowhere, if it is done or does not exist."""
+        assert self.state is not None
+        beams, decoder = self.state, self.decoder
+        going = (beams.step < _last(beams)) & (beams.score > NO)
+        if beams.budget is None:
+            going = going & decoder.edit.pending(beams).any(-1)
+        region = decoder.coordinates.among.candidates(beams) & going[:, None]
+        if decoder.symbols.may_mask:
+            return region
+        must = beams.masked.sum(-1) >= _last(beams) - beams.step  # every step that is left has a mask to write
+        return region & (beams.masked | ~must[:, None])
+
+
+def _last(state: State) -> Tensor:
+    """(N,) the steps that each row has."""
+    return state.length if state.budget is None else state.budget
 
 
 def _advance(

@@ -65,9 +65,13 @@ class Running:
         assert self.state is not None
         ended = done(self.decoder, self.state)
         if bool(ended.any()):
-            keep = (~ended).nonzero()[:, 0]
-            self.state, self.context = self.state.take(keep).trim(), self.context.take(keep)
-            self.rows = self.rows[keep]
+            self.only((~ended).nonzero()[:, 0])
+
+    def only(self, keep: Tensor) -> None:
+        """The rows at these places (m,) stay, all others leave."""
+        assert self.state is not None
+        self.state, self.context = self.state.take(keep).trim(), self.context.take(keep)
+        self.rows = self.rows[keep]
 
 
 def unroll(

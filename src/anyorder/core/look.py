@@ -77,12 +77,7 @@ class Reader:
         parts = list(self._measured(hidden, state, tokens, n, i, reads, top))
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
-            if name not in parts[0]:
-                return None
-            values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
-            if len(n) == tokens.numel():  # everything, in its order
-                return values.view(*tokens.shape, *values.shape[1:])
-            return values.new_full((*tokens.shape, *values.shape[1:]), fill).index_put_((n, i), values)
+            return _spread(parts, name, fill, tokens, n, i)
 
         token, logp = spread("token", state.mask_id), spread("logp")
         assert token is not None and logp is not None
@@ -100,6 +95,28 @@ class Reader:
             top_logp=spread("top_logp", -torch.inf),
             full=spread("full", torch.nan),  # so that nothing unseen compares as equal
         )
+
+    def states(self, context: Any, state: State) -> View:
+        """A pass of which nothing but the hidden states is looked at: `say` proposes symbols, where they are wanted."""
+        self._has_hidden()
+        self.cost.forwards += 1
+        hidden = self._hidden(context, state.tokens)
+        return View(torch.full_like(state.tokens, state.mask_id), torch.zeros_like(state.logp), hidden=hidden)
+
+    def say(self, state: State, seen: View, at: Tensor) -> View:
+        """What `states` saw, with symbols at positions `at` (N, L), one a row at least."""
+        assert seen.hidden is not None
+        n, i = at.nonzero(as_tuple=True)
+        parts = list(self._measured(seen.hidden[n, i], state, state.tokens, n, i, frozenset(), 0))
+        token, logp = (
+            _spread(parts, name, fill, state.tokens, n, i) for name, fill in (("token", state.mask_id), ("logp", 0.0))
+        )
+        assert token is not None and logp is not None
+        return seen._replace(token=token, logp=logp)
+
+    def _has_hidden(self) -> None:
+        if not getattr(self.model, "has_hidden", True):
+            raise ModelError(f"this order reads hidden states, and {type(self.model).__name__} has none to give")
 
     def _nothing(self, state: State, reads: frozenset[str]) -> View:
         """Nothing was asked for: no pass, and every field that is read exists."""
@@ -145,8 +162,8 @@ class Reader:
         self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> Iterator[dict[str, Tensor]]:
         """log-sum-exp, entropy, margin, top-K″ … of entries (n, i) from one pass over their logits, in chunks."""
-        if "hidden" in reads and not getattr(self.model, "has_hidden", True):
-            raise ModelError(f"this order reads hidden states, and {type(self.model).__name__} has none to give")
+        if "hidden" in reads:
+            self._has_hidden()
         self.cost.head_rows += len(n)
         start = 0
         while start < len(n):
@@ -212,6 +229,18 @@ class Reader:
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
+
+
+def _spread(
+    parts: list[dict[str, Tensor]], name: str, fill: float, tokens: Tensor, n: Tensor, i: Tensor
+) -> Tensor | None:
+    """A statistic of entries (n, i), measured in parts, at its places of the canvas: (N, L, …)."""
+    if name not in parts[0]:
+        return None
+    values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
+    if len(n) == tokens.numel():  # everything, in its order
+        return values.view(*tokens.shape, *values.shape[1:])
+    return values.new_full((*tokens.shape, *values.shape[1:]), fill).index_put_((n, i), values)
 
 
 def maximum(x: Tensor) -> tuple[Tensor, Tensor]:

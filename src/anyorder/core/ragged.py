@@ -17,6 +17,12 @@ def widened(x: Tensor, sizes: Sequence[int], fill: float = 0.0) -> Tensor:
     return F.pad(x, [n for m in reversed(missing) for n in (0, m)], value=fill)
 
 
+def used(real: Tensor) -> int:
+    """Columns up to the last that is real in some row; `real` is (n, width) bool."""
+    columns = real.any(0).nonzero()
+    return int(columns[-1]) + 1 if len(columns) else 1
+
+
 def joined(parts: Sequence[Tensor], fill: float = 0.0) -> Tensor:
     """The rows of several tensors (n, …), one after the other; all dimensions but the first are the widest's."""
     sizes = [max(each) for each in zip(*(x.shape[1:] for x in parts), strict=True)]

@@ -46,6 +46,15 @@ class _Task(NamedTuple):
     ahead: bool  # will the next step judge by this one's pass?
     top: int  # best symbols to report of each position
 
+    @property
+    def states_only(self) -> bool:
+        """Are positions judged by hidden states alone? Then symbols are read where they are written, nowhere else."""
+        c = self.decoder.coordinates
+        plain = (
+            c.among.blank and c.conditionals == "visible" and not (self.decoder.edit.reads or self.ahead or self.top)
+        )
+        return plain and c.reads == {"hidden"}
+
     def take(self, rows: Tensor, **changes: Any) -> _Task:
         left = None if self.left is None else self.left[rows]
         return self._replace(context=self.context.take(rows), state=self.state.take(rows).but(**changes), left=left)
@@ -83,6 +92,8 @@ def _judge(task: _Task) -> View | None:
     c, state = task.decoder.coordinates, task.state
     if not c.reads:
         return None
+    if state.view is None and task.states_only:
+        return task.reader.states(task.context, state)
     if state.view is None:
         return task.look(_either(c.among.candidates(state), task.left), conditionals=c.conditionals)
     if (joined := _joined(state)) is None:
@@ -100,7 +111,7 @@ def _choose(task: _Task, seen: View) -> tuple[Tensor, Tensor]:
 def _read(task: _Task, z: Tensor, judged: View | None) -> View:
     """p(y | Y^t, X) at z, with the symbols drawn there."""
     if judged is not None and task.state.view is None:
-        return _settled(task, z, judged)
+        return task.reader.say(task.state, judged, z) if task.states_only else _settled(task, z, judged)
     joined = None if judged is None else _joined(task.state)
     if judged is None or joined is None:  # a view kept from the step before has no draws of this step
         return task.look(z, hide=z if task.decoder.hides else None)

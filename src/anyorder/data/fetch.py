@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyorder.data.read import DataError
+from anyorder.errors import DataError
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data"
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")

@@ -10,9 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-
-class DataError(ValueError):
-    """Data that cannot be used: what is wrong, where, and what to do."""
+from anyorder.errors import DataError
 
 
 @dataclass

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.data.read import DataError, Pairs, read_parallel, read_texts, read_tsv
+from anyorder.data.read import Pairs, read_parallel, read_texts, read_tsv
+from anyorder.errors import DataError
 
 MULTI30K = ("val", "test_2016_flickr", "test_2017_flickr")
 TATOEBA = {"tatoeba-val": "val", "tatoeba-test": "test"}

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyorder.models.catalog import locate
+from anyorder.models.folder import ModelFolder
 from anyorder.text.plan import Plan
 
 if TYPE_CHECKING:
@@ -62,12 +63,13 @@ class Cell:
 
     def plan(self) -> Plan:
         """How to decode it."""
-        order = "easy-first" if self.causal else self.order
-        steps = None if self.steps == "L" else self.steps
+        if self.causal:
+            return Plan.of(beam=self.beam)
         options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
         if self.polish:
             options |= dict(polish=self.polish, rescore="ar")
-        return Plan(order, self.count, steps, order_temperature=self.order_temperature, **options)
+        steps = None if self.steps == "L" else self.steps
+        return Plan.of(self.order, count=self.count, steps=steps, order_temperature=self.order_temperature, **options)
 
 
 @dataclass(frozen=True)
@@ -188,11 +190,8 @@ def _uses(task: Job | Watch) -> set[str]:
 
 def identify(model: str) -> dict[str, str]:
     """The files that results depend on, each by a hash of its content."""
-    folder = locate(model) or Path(model)
-    files = {"model": folder / "model.safetensors", "ar": folder.with_name(folder.name + "-ar") / "model.safetensors"}
-    files |= {"tokenizer": folder / "tokenizer.json", "lengths": folder / "lengths.json"}
-    files |= {file.stem: file for file in sorted(folder.glob("policy-*.safetensors"))}
-    return {name: hashlib.sha256(f.read_bytes()).hexdigest()[:16] for name, f in files.items() if f.exists()}
+    folder = locate(model) or ModelFolder(Path(model))
+    return {name: hashlib.sha256(f.read_bytes()).hexdigest()[:16] for name, f in folder.files.items()}
 
 
 def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
@@ -255,10 +254,9 @@ def rescore(
     """Mean log p of each candidate, by the model itself or by the autoregressive one beside it."""
     model = _beside(translator) if criterion == "ar" else translator
     sources = translator.tokenizer.encode(corpus.sources, corpus.source_language)
-    direction = (corpus.source_language, corpus.target_language)
     before, start = model.cost, time.process_time()
     flat = [(source, c.ids) for source, row in zip(sources, candidates, strict=True) for c in row]
-    values = iter(model.score_ids([s for s, _ in flat], [ids for _, ids in flat], direction))
+    values = iter(model.generator(corpus.target_language, corpus.source_language).score(flat))
     end = 1 if criterion == "ar" else 0  # </s> counts
     scores = [[next(values) / (c.length + end) for c in row] for row in candidates]
     return scores, _spent(before, model.cost, start)

@@ -53,7 +53,7 @@ def watch(task: Watch, store: Store, translator: Translator, corpus: Corpus) -> 
     part = corpus.part(task.start, task.stop)
     seen = []
     for source, reference in zip(part.sources, part.references, strict=True):
-        plan = Plan(task.order, lengths=1)
+        plan = Plan.of(task.order, lengths=1)
         trace = translator.trace(source, part.target_language, source=part.source_language, plan=plan)
         file = io.StringIO()
         traces.write([trace], file)

@@ -20,7 +20,6 @@ from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.tables import Table, title
 from anyorder.models.catalog import locate
-from anyorder.models.folder import TRAINED
 from anyorder.traces.page import page as viewer_page
 
 SAMPLES = 4  # generations shown in the viewer, each by every order
@@ -59,8 +58,7 @@ def reproduce(
 
 def _distilled(model: str) -> bool:
     folder = locate(model)
-    story = None if folder is None else folder / TRAINED
-    return story is not None and story.exists() and bool(json.loads(story.read_text(encoding="utf-8"))["distilled"])
+    return folder is not None and bool((folder.story or {}).get("distilled"))
 
 
 def write_report(results: Results, scope: Scope, out: Path, model: str, left: int = 0) -> None:

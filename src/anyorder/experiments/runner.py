@@ -46,7 +46,7 @@ class _Worker:
 
         torch.set_num_threads(1)
         self.setting = setting
-        self.translator: Translator = load(setting.model)
+        self.translator: Translator = load(setting.model, kind="translation")
         self.corpora: dict[tuple[str, str], Corpus] = {}
 
     def corpus(self, name: str, direction: str) -> Corpus:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -41,6 +41,15 @@ class CausalContext:
     def take(self, rows: Tensor) -> CausalContext:
         seen = None if self.seen is None else self.seen.take(rows)
         return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
+
+    @property
+    def width(self) -> int:
+        """Columns of the source, with padding."""
+        return self.memory.width
+
+    def trim(self) -> CausalContext:
+        """Without the columns that are padding in every row."""
+        return replace(self, memory=self.memory.trim())
 
     def join(self, *others: CausalContext) -> CausalContext:
         all_ = (self, *others)

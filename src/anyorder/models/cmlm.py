@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,15 @@ class EncodedContext:
 
     def take(self, rows: Tensor) -> EncodedContext:
         return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
+
+    @property
+    def width(self) -> int:
+        """Columns of the source, with padding."""
+        return self.memory.width
+
+    def trim(self) -> EncodedContext:
+        """Without the columns that are padding in every row."""
+        return replace(self, memory=self.memory.trim())
 
     def join(self, *others: EncodedContext) -> EncodedContext:
         all_ = (self, *others)

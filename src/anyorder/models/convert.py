@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from anyorder.errors import ModelError
-from anyorder.models.folder import save_model
+from anyorder.models.folder import ModelFolder
+from anyorder.models.lengths import Table, count_lengths
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
 
 END = "</w>"  # closes a word in BPE codes; XLM's dictionary marks the other subwords instead, with @@
@@ -22,17 +22,13 @@ def convert_xlm(
     text: tuple[Path, Path] | None = None,
     half: bool = False,
 ) -> XlmCheckpoint:
-    """Write config.json and model.safetensors; with BPE `codes` tokenizer.json; with parallel `text` lengths.json."""
+    """Write the model; with BPE `codes` its tokenizer; with parallel `text` its length counts."""
     read = read_xlm(checkpoint)
     if text is not None and (codes is None or len(read.languages) != 2):
         raise ModelError("length counts need BPE codes to tokenise the text with, and a model of two languages")
     tokenizer = None if codes is None else xlm_tokenizer(read, Path(codes))
     lengths = None if text is None else _lengths(read, tokenizer, text)
-    save_model(build_xlm(read), folder, half=half)
-    if tokenizer is not None:
-        tokenizer.save(Path(folder) / "tokenizer.json")
-    if lengths is not None:
-        (Path(folder) / "lengths.json").write_text(json.dumps(lengths), encoding="utf-8")
+    ModelFolder(Path(folder)).save(build_xlm(read), half=half, tokenizer=tokenizer, lengths=lengths)
     return read
 
 
@@ -93,16 +89,14 @@ def _closed(word: str) -> str:
     return word[:-2] if word.endswith("@@") else word + END
 
 
-def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Path, Path]) -> dict[str, dict[str, dict[str, int]]]:
-    from anyorder.data.ragged import Ragged
+def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Path, Path]) -> dict[str, Table]:
     from anyorder.data.read import read_parallel
-    from anyorder.training.objectives import Corpus
-    from anyorder.training.prepare import length_counts
 
     pairs = read_parallel(*text, longest=10_000)
     sides = zip((pairs.first, pairs.second), read.languages, strict=True)
     first, second = (tokenizer.encode(lines, language) for lines, language in sides)
-    both = [(a, b) for a, b in zip(first, second, strict=True) if a and b]
+    both = [(len(a), len(b)) for a, b in zip(first, second, strict=True) if a and b]
     if not both:
         raise ModelError(f"{text[0]} and {text[1]} have not one usable pair")
-    return length_counts(Corpus(Ragged.of([a for a, _ in both]), Ragged.of([b for _, b in both])), list(read.languages))
+    names = "-".join(read.languages), "-".join(read.languages[::-1])
+    return {names[0]: count_lengths(both), names[1]: count_lengths((b, a) for a, b in both)}

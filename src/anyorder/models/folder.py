@@ -1,119 +1,204 @@
-"""A model of ours as a folder: config.json, model.safetensors, and what belongs to it (tokenizer, length counts)."""
+"""A model's folder: the one place that knows which files a model of ours is made of, and what is in them."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, fields
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyorder.errors import ModelError, first_line
+from anyorder.models.weights import FORMAT, build, config_of, own_weights, set_weights
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
-FORMAT = 1
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
-TRAINED = "training.json"  # how a model of ours was trained, where that is known
+    from anyorder.core import Length, Order
+    from anyorder.models.lengths import Table
+    from anyorder.models.tokenizer import Tokenizer
+
+CONFIG, WEIGHTS, TOKENIZER = PARTS = ("config.json", "model.safetensors", "tokenizer.json")  # no model without them
+LENGTHS, TRAINED, CARD = "lengths.json", "training.json", "README.md"
+POLICY = "policy-{}.safetensors"  # a learned order, by its direction
+BESIDE, KINDS = "-ar", ("-joint",)  # the autoregressive twin of "de-en" and of "de-en-joint" is "de-en-ar"
 
 
-def classes() -> dict[str, Any]:
-    """The model classes by the `kind` that config.json names."""
-    from anyorder.models.autoregressive import Autoregressive
-    from anyorder.models.cmlm import ConditionalMasked
-    from anyorder.models.masked_translation import MaskedTranslation
-    from anyorder.models.pretrained import PretrainedLM
+@dataclass(frozen=True)
+class ModelFolder:
+    """A folder that is, or will be, a model of ours: config, weights, tokenizer, lengths, policies, its twin."""
 
-    return {c.kind: c for c in (MaskedTranslation, Autoregressive, ConditionalMasked, PretrainedLM)}
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.path.resolve().name
+
+    # ------------------------------------------------------------------ reading
+
+    @cached_property
+    def config(self) -> dict[str, Any] | None:
+        """What config.json says of a model of ours; None for a folder of another kind, or without one."""
+        path = self.path / CONFIG
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ModelError(f"{path} is not JSON: {first_line(error)}") from None
+        return config if isinstance(config, dict) and "format" in config else None
+
+    @property
+    def ours(self) -> bool:
+        """Is it a model of anyorder?"""
+        return self.config is not None
+
+    def check(self) -> None:
+        """Complain unless everything that a model needs is there."""
+        if not (self.path / CONFIG).exists():
+            raise ModelError(
+                f"{self.path} is not a model folder: it has no {CONFIG} (a model is {', '.join(PARTS)})"
+            )
+        missing = [part for part in PARTS if self.ours and not (self.path / part).exists()]
+        if missing:
+            raise ModelError(f"{self.path} is not a complete model folder: it has no {' and no '.join(missing)}")
+
+    def model(self) -> Any:
+        """The model, in evaluation mode, as float32 on the CPU."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        if self.config is None:
+            what = f"{CONFIG} has no 'format'" if (self.path / CONFIG).exists() else f"it has no {CONFIG}"
+            raise ModelError(f"{self.path} is not a model folder of anyorder: {what}")
+        if self.config["format"] != FORMAT:
+            raise ModelError(
+                f"{self.path / CONFIG} has format {self.config['format']}, this version reads {FORMAT}: update anyorder"
+            )
+        model, path = build(self.config), self.path / WEIGHTS
+        try:
+            weights = load_file(path)
+        except FileNotFoundError:
+            raise ModelError(f"{path} is missing: this is not a complete model folder") from None
+        except (SafetensorError, OSError) as error:
+            raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
+        set_weights(model, weights, path)
+        return model.eval().requires_grad_(False)
+
+    def tokenizer(self) -> Tokenizer:
+        """Text to ids and back."""
+        from anyorder.models.tokenizer import Tokenizer
+
+        return Tokenizer.load(self.path / TOKENIZER)
+
+    def lengths(self) -> dict[str, Length]:
+        """p(L|X) by direction, from counts; empty where there are none."""
+        from anyorder.models.lengths import length_models
+
+        path = self.path / LENGTHS
+        return length_models(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    @property
+    def directions(self) -> list[str]:
+        """The directions that have a learned order."""
+        before, after = POLICY.split("{}")
+        found = self.path.glob(POLICY.format("*"))
+        return sorted(f.name.removeprefix(before).removesuffix(after) for f in found)
+
+    def policies(self) -> dict[str, Order]:
+        """The learned orders by direction."""
+        if not self.directions:
+            return {}
+        from anyorder.models.policy import Policy
+
+        return {direction: Policy.load(self.policy_file(direction)) for direction in self.directions}
+
+    def policy_file(self, direction: str) -> Path:
+        """Where the learned order of a direction is, or would be."""
+        return self.path / POLICY.format(direction)
+
+    @property
+    def beside(self) -> ModelFolder | None:
+        """The autoregressive model beside this one; None where there is none, or where this is it."""
+        if self.config is None or self.config.get("kind") == "autoregressive":
+            return None
+        base = self.name
+        for kind in KINDS:
+            base = base.removesuffix(kind)
+        other = ModelFolder(self.path.resolve().with_name(base + BESIDE))
+        return other if other.ours else None
+
+    @property
+    def story(self) -> dict[str, Any] | None:
+        """How the model was trained, where that is known."""
+        path = self.path / TRAINED
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    @property
+    def card(self) -> str:
+        """The page about the model; empty where there is none."""
+        path = self.path / CARD
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """The files that what a model writes depends on, by what they are; "ar" is the weights of its twin."""
+        files = {"model": self.path / WEIGHTS, "tokenizer": self.path / TOKENIZER, "lengths": self.path / LENGTHS}
+        if self.beside is not None:
+            files["ar"] = self.beside.path / WEIGHTS
+        files |= {f"policy-{direction}": self.policy_file(direction) for direction in self.directions}
+        return {name: path for name, path in files.items() if path.exists()}
+
+    @property
+    def megabytes(self) -> float:
+        """On disk."""
+        return round(sum(f.stat().st_size for f in self.path.iterdir() if f.is_file()) / 1e6, 1)
+
+    # ------------------------------------------------------------------ writing
+
+    def save(
+        self,
+        model: Any,
+        *,
+        half: bool = False,  # as float16
+        weights: dict[str, Tensor] | None = None,  # instead of the model's own
+        tokenizer: Tokenizer | None = None,
+        lengths: Mapping[str, Table] | None = None,
+        story: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a model, and what is given of the rest; the weights appear whole or not at all."""
+        from safetensors.torch import save_file
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        tensors = {n: (w.half() if half else w).cpu().contiguous() for n, w in (weights or own_weights(model)).items()}
+        aside = self.path / (WEIGHTS + ".new")
+        save_file(tensors, aside)
+        os.replace(aside, self.path / WEIGHTS)
+        (self.path / CONFIG).write_text(json.dumps(config_of(model), indent=1) + "\n", encoding="utf-8")
+        if tokenizer is not None:
+            tokenizer.save(self.path / TOKENIZER)
+        if lengths is not None:
+            (self.path / LENGTHS).write_text(json.dumps(lengths), encoding="utf-8")
+        if story is not None:
+            (self.path / TRAINED).write_text(json.dumps(story, indent=1) + "\n", encoding="utf-8")
+
+    def copy_to(self, other: ModelFolder, half: bool = True) -> None:
+        """This model as it is shipped: float16, with what strings need."""
+        other.save(self.model(), half=half)
+        for name in (TOKENIZER, LENGTHS, TRAINED):
+            if (self.path / name).exists():
+                shutil.copyfile(self.path / name, other.path / name)
 
 
 def load_model(folder: str | Path) -> Any:
     """The model in `folder`, in evaluation mode, as float32 on the CPU."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    folder = Path(folder)
-    model = build(read_config(folder))
-    path = folder / WEIGHTS
-    try:
-        weights = load_file(path)
-    except FileNotFoundError:
-        raise ModelError(f"{path} is missing: this is not a complete model folder") from None
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
-    set_weights(model, weights, path)
-    return model.eval().requires_grad_(False)
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{folder} is not a model folder: it has no {CONFIG}") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ModelError(f"{path} is not JSON: {first_line(error)}") from None
-    if not isinstance(config, dict) or "format" not in config:
-        raise ModelError(f"{path} has no 'format': it is not a model of anyorder")
-    if config["format"] != FORMAT:
-        raise ModelError(f"{path} has format {config['format']}, this version reads {FORMAT}: update anyorder")
-    return config
-
-
-def build(config: dict[str, Any]) -> nn.Module:
-    """A model with fresh weights from the content of config.json."""
-    from anyorder.models.transformer import Architecture
-    from anyorder.models.translation import Symbols
-
-    kinds = classes()
-    if config.get("kind") not in kinds:
-        raise ModelError(f"unknown kind of model {config.get('kind')!r}: this version knows {', '.join(kinds)}")
-    try:
-        architecture = Architecture(**config["architecture"])
-        symbols = Symbols(**{field.name: config[f"{field.name}_id"] for field in fields(Symbols)})
-        model: nn.Module = kinds[config["kind"]](architecture, symbols, tuple(config["languages"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
-    return model
-
-
-def config_of(model: Any) -> dict[str, Any]:
-    """The content of config.json."""
-    ids = {f"{name}_id": value for name, value in asdict(model.symbols).items()}
-    architecture = asdict(model.architecture)
-    return {
-        "format": FORMAT, "kind": model.kind, "architecture": architecture, "languages": list(model.languages), **ids
-    }  # fmt: skip
-
-
-def own_weights(model: nn.Module) -> dict[str, Tensor]:
-    """The weights by name, each once: tied ones under their first name."""
-    return {name: p.detach() for name, p in model.named_parameters()}
-
-
-def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path = "the weights") -> None:
-    """Put `weights` into the model; complain unless they are exactly its own."""
-    import torch
-
-    mine = own_weights(model)
-    for what, names in (("misses", mine.keys() - weights.keys()), ("has an odd", weights.keys() - mine.keys())):
-        if names:
-            raise ModelError(f"{where} {what} {sorted(names)[0]!r} ({len(names)} such): it is of another model")
-    with torch.no_grad():
-        for name, p in mine.items():
-            if p.shape != weights[name].shape:
-                raise ModelError(f"{where}: {name} is {tuple(weights[name].shape)}, should be {tuple(p.shape)}")
-            p.copy_(weights[name])
+    return ModelFolder(Path(folder)).model()
 
 
 def save_model(model: Any, folder: str | Path, half: bool = False, weights: dict[str, Tensor] | None = None) -> None:
-    """Write config.json and model.safetensors, as float16 with `half`; `weights` instead of the model's own."""
-    from safetensors.torch import save_file
-
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    tensors = {n: (w.half() if half else w).cpu().contiguous() for n, w in (weights or own_weights(model)).items()}
-    save_file(tensors, folder / (WEIGHTS + ".new"))
-    os.replace(folder / (WEIGHTS + ".new"), folder / WEIGHTS)
-    (folder / CONFIG).write_text(json.dumps(config_of(model), indent=1) + "\n", encoding="utf-8")
+    """Write a model's description and weights, as float16 with `half`; `weights` instead of the model's own."""
+    ModelFolder(Path(folder)).save(model, half=half, weights=weights)

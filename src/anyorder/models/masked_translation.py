@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, used
 from anyorder.models.transformer import Architecture, Columns, Transformer
 from anyorder.models.translation import (
     Source,
@@ -36,6 +36,16 @@ class JointContext:
         all_ = (self, *others)
         embedded, real = joined([c.embedded for c in all_]), joined([c.real for c in all_])
         return JointContext(embedded, real, torch.cat([c.target_lang for c in all_]), same_end(c.close for c in all_))
+
+    @property
+    def width(self) -> int:
+        """Columns of the source, with padding."""
+        return self.real.shape[1]
+
+    def trim(self) -> JointContext:
+        """Without the columns that are padding in every row."""
+        width = used(self.real)
+        return replace(self, embedded=self.embedded[:, :width], real=self.real[:, :width])
 
 
 class MaskedTranslation(nn.Module):

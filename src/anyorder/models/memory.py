@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, used
 
 
 @dataclass
@@ -20,6 +20,18 @@ class Memory:
     def take(self, rows: Tensor) -> Memory:
         mask = None if self.mask is None else self.mask[rows]
         return Memory([(k[rows], v[rows]) for k, v in self.layers], mask)
+
+    @property
+    def width(self) -> int:
+        """Columns, with padding."""
+        return self.layers[0][0].shape[2]
+
+    def trim(self) -> Memory:
+        """Without the columns that are padding in every row."""
+        if self.mask is None:
+            return self
+        width = used(self.mask[:, 0, 0])
+        return Memory([(k[:, :, :width], v[:, :, :width]) for k, v in self.layers], self.mask[..., :width])
 
     def join(self, *others: Memory) -> Memory:
         """These rows, then the others'; the padding of shorter ones is not seen."""

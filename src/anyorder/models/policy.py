@@ -4,7 +4,9 @@
     h̄ = 1/k Σ_j (emb_θ(j) + h^j_{a_j})      the last k chosen positions, j = 1 the oldest of them
     V_θ(s) = v · 1/L Σ_i (h_i, h̄) + b       a 1-layer MLP
 
-h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width.
+h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width. Beyond
+the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), and a policy
+may decide how many as well as which: it writes every position with f_i > 0, one at least (`count`).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
+from anyorder.core.count import ONE, Count
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
 
@@ -39,10 +42,21 @@ class Inputs(NamedTuple):
 
 
 class Policy(nn.Module, Order):
-    """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well."""
+    """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well.
+
+    `attention` is the width of an attention layer over the candidates, 0: none. `several`: it decides how many, too.
+    """
 
     def __init__(
-        self, width: int, history: int = 0, hidden: int = 1024, features: tuple[str, ...] = (), about: Any = None
+        self,
+        width: int,
+        history: int = 0,
+        hidden: int = 1024,
+        features: tuple[str, ...] = (),
+        about: Any = None,
+        *,
+        attention: int = 0,
+        several: bool = False,
     ) -> None:
         super().__init__()
         unknown = [name for name in features if name not in FEATURES]
@@ -51,7 +65,9 @@ class Policy(nn.Module, Order):
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
-        self.inner = nn.Linear(seen + 2 * len(self.features), hidden)
+        self.attention, self.several = attention, several
+        self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
+        self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
         self.slot = nn.Embedding(history, width) if history else None  # emb_θ
@@ -93,6 +109,8 @@ class Policy(nn.Module, Order):
         parts = [x.hidden, x.features]
         if self.slot is not None:
             parts.append(self._recall(x)[:, None].expand_as(x.hidden))
+        if self.attention:
+            parts.append(self._compared(x))
         scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())
         return scores[..., 0]
 
@@ -100,6 +118,15 @@ class Policy(nn.Module, Order):
         """V_θ(1/L Σ_i (h_i, h̄)): (B,)"""
         values: Tensor = self.critic(x.mean if self.slot is None else torch.cat([x.mean, self._recall(x)], -1))
         return values[:, 0]
+
+    def _compared(self, x: Inputs) -> Tensor:
+        """c_i = Σ_j softmax_j(q_i · k_j / √d) v_j over the candidates j, in heads of at most 16: (B, M, A)"""
+        assert self.query is not None and self.key is not None and self.gather is not None
+        heads = max(1, self.attention // 16)
+        q, k, v = (f(x.hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.gather))
+        seen = x.candidates[:, None, None] | ~x.candidates.any(-1)[:, None, None, None]  # no candidate: no NaN either
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
+        return mixed.transpose(1, 2).flatten(-2)
 
     def _recall(self, x: Inputs) -> Tensor:
         """h̄ = 1/k (Σ_j h^j_{a_j} + Σ_{j ≤ count} emb_θ(j)): (B, D)"""
@@ -120,6 +147,11 @@ class Policy(nn.Module, Order):
         vectors = torch.cat([chosen, view.hidden], 1)
         return {CHOSEN: vectors.gather(1, last[..., None].expand(-1, -1, self.width)), FILLED: there.gather(1, last)}
 
+    @property
+    def count(self) -> Count:
+        """How many it wants to write: every position with f_i > 0 (one at least), or one at a time."""
+        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads) if self.several else ONE
+
     def __str__(self) -> str:
         return "learned"
 
@@ -131,6 +163,8 @@ class Policy(nn.Module, Order):
             "history": self.history,
             "hidden": self.inner.out_features,
             "features": self.features,
+            "attention": self.attention,
+            "several": self.several,
             "about": self.about,
         }
         weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}

@@ -2,44 +2,72 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, overload
 
 from anyorder.errors import ModelError
-from anyorder.models.catalog import DEFAULT, locate, our_config, shipped
+from anyorder.models import catalog
+from anyorder.models.catalog import DEFAULT, shipped
+from anyorder.models.folder import ModelFolder
 from anyorder.models.machine import keep_freed_memory
-from anyorder.text.candidates import length_models
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
 __all__ = ["load", "shipped"]
 
+Kind = Literal["translation", "masked", "diffusion"]
+Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
+
+
+@overload
+def load(path_or_name: Shipped = ..., *, int8: bool = ..., compiled: bool = ...) -> Translator: ...
+@overload
+def load(
+    path_or_name: str | Path, *, kind: Literal["translation"], int8: bool = ..., compiled: bool = ...
+) -> Translator: ...
+@overload
+def load(path_or_name: str | Path, *, kind: Literal["masked"]) -> Writer: ...
+@overload
+def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **diffusion: Any) -> Writer: ...
+@overload
+def load(path_or_name: str | Path, *, int8: bool = ..., compiled: bool = ...) -> Translator | Writer: ...
+
 
 def load(
     path_or_name: str | Path = DEFAULT,
     *,
-    kind: str | None = None,
+    kind: Kind | None = None,
     int8: bool = False,
     compiled: bool = False,
     **diffusion: Any,
-) -> Any:
+) -> Translator | Writer:
     """A `Translator` or a `Writer`.
 
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
-    Face masked language model (folder or hub name). kind="diffusion" loads a LLaDA- or Dream-like model instead, with
-    the further options of `load_diffusion_lm`. int8=True rounds matrix products to 8 bits: faster, and no longer exact.
-    compiled=True compiles the Transformer with torch.compile when it is first used. Both are for our own models.
+    Face masked language model (folder or hub name). `kind` says which is expected: "translation" for one of ours,
+    "masked" for a language model, "diffusion" for a LLaDA- or Dream-like one, with the further options of
+    `load_diffusion_lm`. int8=True rounds matrix products to 8 bits: faster, and no longer exact. compiled=True compiles
+    the Transformer with torch.compile when it is first used. Both are for our own models.
     """
+    if kind is not None and kind not in get_args(Kind):
+        raise ModelError(f"kind is one of {', '.join(get_args(Kind))}; got {kind!r}")
+    if diffusion and kind != "diffusion":
+        raise ModelError(f"{', '.join(diffusion)}: for kind='diffusion' only")
+    folder = catalog.locate(path_or_name)
+    ours = folder is not None and folder.ours
+    if kind == "translation" and not ours:
+        what = "there is no model" if folder is None else "this is not a translation model of anyorder:"
+        raise ModelError(f"{what} {str(path_or_name)!r}; {catalog.known()}")
+    if kind not in (None, "translation") and ours:
+        raise ModelError(f"{path_or_name} is a translation model: use `anyorder translate -m {path_or_name}`")
     keep_freed_memory()
-    folder = locate(path_or_name)
-    if folder is not None and our_config(folder):
-        return _load_ours(folder, partial(_arithmetic, int8=int8, compiled=compiled))
+    if folder is not None and ours:
+        return _ours(folder, partial(_arithmetic, int8=int8, compiled=compiled))
     if int8 or compiled:
         raise ModelError(f"int8 and compiled are for anyorder's own models; {path_or_name} is not one")
-    where = folder or path_or_name
+    where = path_or_name if folder is None else folder.path
     if kind == "diffusion":
         from anyorder.models.diffusion_lm import load_diffusion_lm
 
@@ -59,25 +87,9 @@ def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
     return to_compiled(model) if compiled else model
 
 
-def _load_ours(folder: Path, arithmetic: Callable[[Any], Any]) -> Translator:
-    from anyorder.models import load_model
-    from anyorder.models.tokenizer import Tokenizer
-
-    model = arithmetic(load_model(folder))
-    tokenizer = Tokenizer.load(folder / "tokenizer.json")
-    lengths_file = folder / "lengths.json"
-    lengths = length_models(json.loads(lengths_file.read_text(encoding="utf-8"))) if lengths_file.exists() else {}
-    beside = folder.with_name(folder.name + "-ar")
-    two = model.kind != "autoregressive" and our_config(beside)
-    ar = cache(lambda: _load_ours(beside, arithmetic)) if two else None
-    return Translator(model, tokenizer, tuple(model.languages), lengths, ar, _policies(folder), folder.name)
-
-
-def _policies(folder: Path) -> dict[str, Any]:
-    """Learned orders beside a model: policy-<source>-<target>.safetensors."""
-    files = sorted(folder.glob("policy-*.safetensors"))
-    if not files:
-        return {}
-    from anyorder.models.policy import Policy
-
-    return {f.stem.removeprefix("policy-"): Policy.load(f) for f in files}
+def _ours(folder: ModelFolder, arithmetic: Callable[[Any], Any]) -> Translator:
+    model, other = arithmetic(folder.model()), folder.beside
+    beside = None if other is None else cache(lambda: _ours(other, arithmetic))
+    return Translator(
+        model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, folder.policies(), folder.name
+    )

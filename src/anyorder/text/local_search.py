@@ -3,118 +3,97 @@ shorter too; what the score prefers takes its place, several parts at once where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from anyorder.text.batching import Progress
-from anyorder.text.candidates import Row
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
+from anyorder.text.rows import Canvas, Input
+
+if TYPE_CHECKING:
+    from anyorder.text.generator import Generator
 
 WIDTHS = (2, 3)  # symbols written anew at once, round by round in turn
-TOGETHER = 16  # sentences searched at once
-REWRITING = Plan(beam=4)  # how a part is written: the surest position first, in four ways
-
-Write = Callable[[Sequence[Row]], list[list[Hypothesis]]]  # canvases with masks → ways to write them
-Score = Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], list[float]]  # (source, target) pairs → scores
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How far a search goes."""
-
-    rounds: int
-    mask_id: int
-    longest: int  # symbols of a canvas
+TOGETHER = 16  # inputs searched at once
+REWRITING = Plan.of(beam=4)  # how a part is written: the surest position first, in four ways
 
 
 def polished(
-    found: Mapping[int, list[Hypothesis]],  # sentence → its hypotheses
-    sources: Mapping[int, list[int]],
-    write: Write,
-    score: Score,
-    read: Callable[[Sequence[int]], str],  # symbols → text
-    limits: Limits,
+    generator: Generator,
+    inputs: Sequence[Input],
+    found: Sequence[Sequence[Hypothesis]],
+    plan: Plan,
     progress: Progress,
-) -> dict[int, list[Hypothesis]]:
-    """The hypotheses of each sentence, and those that local search finds around its best.
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each input, and those that local search finds around its best.
 
-    Some sentences at a time, so that `progress` hears of them.
+    Some inputs at a time, so that `progress` hears of them.
     """
-    out = {n: list(hypotheses) for n, hypotheses in found.items()}
-    sentences = list(out)
-    for start in range(0, len(sentences), TOGETHER):
-        some = sentences[start : start + TOGETHER]
-        _search({n: out[n] for n in some if out[n]}, sources, write, score, read, limits)
+    out = [list(hypotheses) for hypotheses in found]
+    for start in range(0, len(out), TOGETHER):
+        some = range(start, min(start + TOGETHER, len(out)))
+        _search(generator, inputs, {n: out[n] for n in some if out[n]}, plan)
         progress(len(some))
     return out
 
 
-def _search(
-    out: Mapping[int, list[Hypothesis]],
-    sources: Mapping[int, list[int]],
-    write: Write,
-    score: Score,
-    read: Callable[[Sequence[int]], str],
-    limits: Limits,
-) -> None:
-    """What is found joins `out`. A sentence is done when no width of window improves it, or after the last round."""
-    idle = dict.fromkeys(out, 0)  # rounds since a sentence was last improved
-    for turn in range(limits.rounds):
+def _search(generator: Generator, inputs: Sequence[Input], out: dict[int, list[Hypothesis]], plan: Plan) -> None:
+    """What is found joins `out`. An input is done when no width of window improves it, or after the last round."""
+    mask_id, rescore = generator.model.mask_id, plan.choosing.rescore
+    idle = dict.fromkeys(out, 0)  # rounds since an input was last improved
+
+    def judge(new: dict[tuple[int, tuple[int, ...]], Hypothesis]) -> None:
+        """New hypotheses, by input and symbols, join the others with their scores."""
+        scores = generator.judge([(inputs[n].source, ids) for n, ids in new], rescore)
+        for ((n, _), h), value in zip(new.items(), scores, strict=True):
+            out[n].append(replace(h, score=value))
+
+    for turn in range(plan.choosing.polish):
         best = {n: max(out[n], key=lambda h: h.score) for n in idle}
-        rows = [
-            Row(n, sources[n], len(canvas), h.log_length, canvas)
+        opened = {
+            n: [Canvas(c, h.log_length) for c in reopened(h.ids, WIDTHS[turn % len(WIDTHS)], mask_id, generator.room)]
             for n, h in best.items()
-            for canvas in reopened(h.ids, WIDTHS[turn % len(WIDTHS)], limits)
-        ]
+        }
+        asked = [Input(inputs[n].source, tuple(canvases)) for n, canvases in opened.items()]
         known = {(n, h.ids) for n in idle for h in out[n]}
         new: dict[tuple[int, tuple[int, ...]], Hypothesis] = {}  # each once
-        for row, ways in zip(rows, write(rows), strict=True):
-            for h in ways:
-                if (row.sentence, h.ids) not in known:
-                    new.setdefault((row.sentence, h.ids), joined(best[row.sentence], h, row, limits.mask_id))
-        _judge(new, out, sources, score)
+        for (n, canvases), written in zip(opened.items(), generator.write(asked, REWRITING), strict=True):
+            for canvas, ways in zip(canvases, written, strict=True):
+                for h in ways:
+                    if (n, h.ids) not in known:
+                        new.setdefault((n, h.ids), joined(best[n], h, canvas, mask_id))
+        judge(new)
         together = {
-            (n, h.ids): replace(h, text=read(h.ids))
+            (n, h.ids): h
             for n, parent in best.items()
             for h in combined(parent, [h for h in out[n] if (n, h.ids) in new and h.score > parent.score])
             if (n, h.ids) not in known and (n, h.ids) not in new
         }
-        _judge(together, out, sources, score)
+        judge(together)
         idle = {n: 0 if max(h.score for h in out[n]) > best[n].score else idle[n] + 1 for n in idle}
         idle = {n: rounds for n, rounds in idle.items() if rounds < len(WIDTHS)}
 
 
-def _judge(
-    new: Mapping[tuple[int, tuple[int, ...]], Hypothesis],
-    out: Mapping[int, list[Hypothesis]],
-    sources: Mapping[int, list[int]],
-    score: Score,
-) -> None:
-    """`new` hypotheses, by sentence and symbols, join the others with their scores."""
-    scores = score([(sources[n], ids) for n, ids in new])
-    for ((n, _), h), value in zip(new.items(), scores, strict=True):
-        out[n].append(replace(h, score=value))
-
-
-def reopened(ids: Sequence[int], width: int, limits: Limits) -> list[tuple[int, ...]]:
+def reopened(ids: Sequence[int], width: int, mask_id: int, longest: int) -> list[tuple[int, ...]]:
     """Canvases like `ids` but for a window of `width` symbols, where there are as many masks, one fewer or one more."""
     found: dict[tuple[int, ...], None] = {}  # in order, each once
     for start in range(max(1, len(ids) - width + 1)):
         stop = min(len(ids), start + width)
         for masks in range(max(1, stop - start - 1), stop - start + 2):
-            canvas = (*ids[:start], *[limits.mask_id] * masks, *ids[stop:])
-            if len(canvas) <= limits.longest:
+            canvas = (*ids[:start], *[mask_id] * masks, *ids[stop:])
+            if len(canvas) <= longest:
                 found[canvas] = None
     return list(found)
 
 
-def joined(old: Hypothesis, new: Hypothesis, row: Row, mask_id: int) -> Hypothesis:
-    """`new`, written where row's canvas was masked, as what has become of `old`: the path goes on from there."""
-    start = row.given.index(mask_id)
-    stop = start + row.given.count(mask_id)
-    logp = (*old.logp[:start], *new.logp[start:stop], *old.logp[len(old.logp) - (row.length - stop) :])
-    return replace(new, logp=logp, path_score=old.path_score + new.path_score - row.log_length)
+def joined(old: Hypothesis, new: Hypothesis, canvas: Canvas, mask_id: int) -> Hypothesis:
+    """`new`, written where its canvas was masked, as what has become of `old`: the path goes on from there."""
+    start = canvas.tokens.index(mask_id)
+    stop = start + canvas.tokens.count(mask_id)
+    logp = (*old.logp[:start], *new.logp[start:stop], *old.logp[len(old.logp) - (len(canvas.tokens) - stop) :])
+    return replace(new, logp=logp, path_score=old.path_score + new.path_score - canvas.log_length)
 
 
 def difference(old: Sequence[int], new: Sequence[int]) -> tuple[int, int, int]:
@@ -139,11 +118,10 @@ def combined(parent: Hypothesis, better: Sequence[Hypothesis]) -> list[Hypothesi
 
 
 def _changed(parent: Hypothesis, changes: Sequence[tuple[int, int, int, Hypothesis]]) -> Hypothesis:
-    """`parent` with changes made from right to left; its text is not known yet."""
-    ids, tokens, logp, path = parent.ids, parent.tokens, parent.logp, parent.path_score
+    """`parent` with changes made from right to left."""
+    ids, logp, path = parent.ids, parent.logp, parent.path_score
     for start, stop, end, h in changes:
         ids = ids[:start] + h.ids[start:end] + ids[stop:]
-        tokens = tokens[:start] + h.tokens[start:end] + tokens[stop:]
         logp = logp[:start] + h.logp[start:end] + logp[stop:]
         path += h.path_score - parent.path_score
-    return replace(parent, ids=ids, tokens=tokens, logp=logp, path_score=path)
+    return replace(parent, ids=ids, logp=logp, path_score=path)

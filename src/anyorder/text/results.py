@@ -1,25 +1,27 @@
-"""What the text layer gives back, and the error it raises for an input it cannot use."""
+"""What the text layer gives back: hypotheses, translations, fillings, scores."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-
-class TextError(ValueError):
-    """An input that cannot be translated; says which and why."""
+from anyorder.text.search import Path
+from anyorder.traces.trace import Trace
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One candidate translation."""
+    """One candidate. The generator knows its symbols; whoever holds it says them as text."""
 
     text: str
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
-    logp: tuple[float, ...]  # log p of each token when it was written
+    logp: tuple[float, ...]  # log p of each symbol when it was written
     score: float  # what candidates are ranked by: the chosen score divided by the length
     path_score: float  # log p(G|X)
     log_length: float  # log p(L|X)
+    path: Path | None = field(default=None, repr=False, compare=False)  # how it was written, where that was kept
 
 
 @dataclass(frozen=True)
@@ -29,13 +31,16 @@ class Translation:
     source: str
     hypotheses: tuple[Hypothesis, ...] = ()
     error: str | None = None
+    trace: Trace | None = field(default=None, repr=False, compare=False)  # of the best, where it was asked for
 
     @property
     def text(self) -> str:
+        """The best hypothesis's text; empty where there is none."""
         return self.hypotheses[0].text if self.hypotheses else ""
 
     @property
     def score(self) -> float:
+        """The best hypothesis's score; 0 where there is none."""
         return self.hypotheses[0].score if self.hypotheses else 0.0
 
     def __str__(self) -> str:
@@ -50,3 +55,49 @@ class Moment:
     tokens: tuple[str | None, ...]  # None where nothing is written yet
     written: tuple[int, ...]  # positions of this step
     text: str
+
+
+@dataclass(frozen=True)
+class Filling:
+    """One way to fill a text."""
+
+    text: str
+    tokens: tuple[str, ...]  # the tokens that were written, left to right
+    ids: tuple[int, ...]
+    logp: float  # log p of all of them jointly, in the order they were written
+    score: float  # what fillings are ranked by
+
+    @property
+    def probability(self) -> float:
+        """p of all written tokens jointly."""
+        return math.exp(self.logp)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class TextScore:
+    """The pseudo log-likelihood of a text."""
+
+    text: str
+    tokens: tuple[str, ...]
+    logp: tuple[float, ...]  # log p of each token given all others
+
+    @property
+    def total(self) -> float:
+        """Σ log p."""
+        return sum(self.logp)
+
+    @property
+    def perplexity(self) -> float:
+        """exp(−PLL/n), the pseudo-perplexity."""
+        return math.exp(-self.total / max(1, len(self.logp)))
+
+
+def ranked(hypotheses: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
+    """Hypotheses by score, best first; of those with the same symbols, the best one only."""
+    best: dict[tuple[int, ...], Hypothesis] = {}
+    for h in sorted(hypotheses, key=lambda h: -h.score):
+        best.setdefault(h.ids, h)
+    return tuple(best.values())

@@ -1,31 +1,76 @@
-"""Translator: strings in, translations out, for every translation model (undirected, CMLM, autoregressive)."""
+"""Translator: strings in, translations out, for every translation model (undirected, conditional, autoregressive)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, overload
 
-from anyorder.core import (
-    Cost,
-    unroll,
-)
-from anyorder.text.batching import Found, Progress, silent
-from anyorder.text.candidates import Candidates, Row
-from anyorder.text.local_search import REWRITING, Limits, polished
-from anyorder.text.plan import Plan, PlanError
-from anyorder.text.results import Hypothesis, Moment, TextError, Translation
-from anyorder.traces.record import record, record_path
+from torch import Tensor
+
+from anyorder.core import Cost, Length, Order, unroll
+from anyorder.errors import TextError
+from anyorder.text.batching import Progress, silent
+from anyorder.text.generator import Generator, total
+from anyorder.text.plan import OPTIONS, WRITING, Plan, planned
+from anyorder.text.results import Hypothesis, Moment, Translation, ranked
+from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
+ONE = (*WRITING, "beam", "positions", "lengths", "rescore")  # options for those who look at one generation
 
 
-class Translator(Candidates):
+@dataclass
+class Translator:
     """A translation model with its tokeniser and length model, and perhaps an autoregressive one beside it."""
 
-    beside: Callable[[], Translator] | None
+    model: Any
+    tokenizer: Any
+    languages: tuple[str, ...]
+    lengths: Mapping[str, Length] = field(default_factory=dict)  # "de-en" → p(L|X)
+    beside: Callable[[], Translator] | None = None  # loaded when it is first needed
+    policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
+    name: str = "model"
+    _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def causal(self) -> bool:
+        """Does the model write from left to right only?"""
+        return Generator(self.model).causal
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything this translator has done."""
+        return total([generator.cost for generator in self._generators.values()])
+
+    def direction(self, to: str, source: str | None) -> tuple[str, str]:
+        """(source language, target language), checked."""
+        for language in (to, source):
+            if language is not None and language not in self.languages:
+                raise TextError(
+                    f"{self.name} does not know the language {language!r}; it knows {', '.join(self.languages)}"
+                )
+        others = [language for language in self.languages if language != to]
+        if source is None and len(others) != 1:
+            raise TextError(f"say which language to translate from: one of {', '.join(others)}")
+        chosen = source or others[0]
+        if chosen == to:
+            raise TextError(f"source and target language are both {to!r}")
+        return chosen, to
+
+    def generator(self, to: str, source: str | None = None) -> Generator:
+        """The generator of one direction: ids in, hypotheses out, always the same one."""
+        direction = self.direction(to, source)
+        if direction not in self._generators:
+            a, b = (self.languages.index(language) for language in direction)
+            key, other = "-".join(direction), self.beside
+            beside = None if other is None else lambda: other().generator(*direction[::-1])
+            self._generators[direction] = Generator(
+                self.model, (a, b), self.lengths.get(key), self.policies.get(key), beside, self.name
+            )
+        return self._generators[direction]
 
     @overload
     def translate(self, texts: str, to: str, **options: Any) -> Translation: ...
@@ -39,67 +84,55 @@ class Translator(Candidates):
         *,
         source: str | None = None,
         plan: Plan | None = None,
+        traced: bool = False,
         progress: Progress = silent,
         **options: Any,
     ) -> Translation | list[Translation]:
         """Translate one text or a list of texts into language `to`; lists come back in order.
 
-        Options are those of `Plan` (order, steps, beam, lengths, rescore …), or a `plan`. An empty text gives an
-        empty translation; one that cannot be translated has its reason in `error`.
+        Options are those of `Plan.of` (order, steps, beam, lengths, rescore …), or a `plan`. An empty text gives an
+        empty translation; one that cannot be translated has its reason in `error`. `traced` records how each best
+        translation came about, in `trace`.
         """
-        if isinstance(texts, str):
-            return self._many([texts], to, source, plan or Plan(**options), progress)[0]
-        return self._many(list(texts), to, source, plan or Plan(**options), progress)
+        takes = (*ONE, "nbest") if traced else OPTIONS
+        made = planned("a traced translation" if traced else "translate", takes, plan, options)
+        many = [texts] if isinstance(texts, str) else list(texts)
+        found = self._many(many, to, source, made, traced, progress)
+        return found[0] if isinstance(texts, str) else found
 
     def translate_stream(
         self, lines: Iterable[str], to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
     ) -> Iterator[Translation]:
         """Translations of a long stream, in order, in bounded memory."""
-        plan, iterator, size = plan or Plan(**options), iter(lines), FIRST_WINDOW
+        made, iterator, size = planned("translate_stream", OPTIONS, plan, options), iter(lines), FIRST_WINDOW
         while window := [line.rstrip("\r\n") for line in islice(iterator, size)]:
-            yield from self._many(window, to, source, plan, silent)
+            yield from self._many(window, to, source, made, False, silent)
             size = min(2 * size, WINDOW)
 
     def stream(self, text: str, to: str, *, source: str | None = None, **options: Any) -> Iterator[Moment]:
-        """Watch one sentence being written at its most likely length: a `Moment` a step."""
-        plan = Plan(**{"lengths": 1, **options})
-        direction = self.direction(to, source)
-        rows, problems = self._rows([text], direction, plan)
+        """Watch one sentence being written at its most likely length: a `Moment` per step."""
+        plan = planned("stream", WRITING, None, options)
+        generator = self.generator(to, source)
+        inputs, problems = self._inputs([text], to, source)
         if problems:
             raise TextError(problems[0])
-        if not rows:
+        if not inputs:
             return
-        context, state = self._begin(rows[:1], direction, plan)
-        for taken in unroll(self.model, context, state, self._decoder(plan, direction)):
-            tokens = self._strings(taken.state.tokens[0])
-            written_here = tuple(taken.z[0].nonzero()[:, 0].tolist())
-            yield Moment(int(taken.before.step[0]), tokens, written_here, self._text(taken.state.tokens[0], to))
+        batch = generator.prepare([inputs[0]], plan).take([0])
+        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, generator.decoder(plan))):
+            tokens = taken.state.tokens[0]
+            written = tuple(taken.z[0].nonzero()[:, 0].tolist())
+            yield Moment(t, self._strings(tokens), written, self._text(tokens, to))
 
     def trace(
         self, text: str, to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
     ) -> Trace:
         """How the best translation of `text` came about, step by step, with alternatives."""
-        plan = plan or Plan(**options)
-        direction = self.direction(to, source)
-        plan, row, best, k = self._best_of(text, direction, plan)
-        names = dict(
-            recipe=plan.name, direction="-".join(direction), source=text,
-            source_tokens=self.tokenizer.tokens(row.ids), log_length=row.log_length,
-        )  # fmt: skip
-        context, state = self._begin([row], direction, plan)
-        if best.path is not None and best.symbol is not None and best.gain is not None:
-            trace = record_path(
-                state, best.path[0, k], best.symbol[0, k], best.gain[0, k], float(best.score[0, k]), best.cost,
-                self._strings, **names,
-            )  # fmt: skip
-        else:
-            cost = Cost()
-            steps = list(unroll(self.model, context, state, self._decoder(plan, direction), cost=cost, alternatives=5))
-            trace = record(steps, 0, self._strings, cost, **names)
-        if self.causal:  # its canvas is as long as a translation may be: show what was used of it
-            end = 1 + max(position for step in trace.steps for position in step.positions)
-            trace = replace(trace, recipe="autoregressive", canvas=trace.canvas[:end], tokens=trace.tokens[:end])
-        return replace(trace, text=self.tokenizer.decode([self._ids_of(trace)], to)[0])
+        made = planned("trace", ONE, plan, options)
+        found = self._many([text], to, source, made, True, silent)[0]
+        if found.trace is None:
+            raise TextError(found.error or f"nothing to translate in {text!r}")
+        return found.trace
 
     def score(self, source_texts: str | Sequence[str], target_texts: str | Sequence[str], to: str) -> list[float]:
         """Σ log p of given translations: pseudo log-likelihood, or the log-likelihood of an autoregressive model."""
@@ -107,47 +140,9 @@ class Translator(Candidates):
         targets = [target_texts] if isinstance(target_texts, str) else list(target_texts)
         if len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources but {len(targets)} translations to score")
-        direction = self.direction(to, None)
-        source_ids, target_ids = self.tokenizer.encode(sources, direction[0]), self.tokenizer.encode(targets, to)
-        return self.score_ids(source_ids, target_ids, direction)
-
-    # ------------------------------------------------------------------ one list of texts
-
-    def _many(self, texts: list[str], to: str, source: str | None, plan: Plan, progress: Progress) -> list[Translation]:
-        direction = self.direction(to, source)
-        rows, problems = self._rows(texts, direction, plan)
-        out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
-        progress(len(texts) - len({r.sentence for r in rows}))
-        hypotheses: dict[int, list[Hypothesis]] = {}
-        for row, found in zip(rows, self._run(rows, direction, plan, silent if plan.polish else progress), strict=True):
-            hypotheses.setdefault(row.sentence, []).extend(found)
-        if plan.polish:
-            hypotheses = self._polished(rows, hypotheses, direction, plan, progress)
-        for n, candidates in hypotheses.items():
-            ranked = sorted(candidates, key=lambda h: -h.score)
-            distinct = list({h.text: h for h in reversed(ranked)}.values())[::-1]
-            out[n] = replace(out[n], hypotheses=tuple(sorted(distinct, key=lambda h: -h.score)[: plan.nbest]))
-        return out
-
-    def _polished(
-        self,
-        rows: Sequence[Row],
-        hypotheses: dict[int, list[Hypothesis]],
-        direction: tuple[str, str],
-        plan: Plan,
-        progress: Progress,
-    ) -> dict[int, list[Hypothesis]]:
-        if self.causal:
-            raise PlanError(f"{self.name} writes from left to right only: it cannot write a part anew (polish)")
-        return polished(
-            hypotheses,
-            {row.sentence: row.ids for row in rows},
-            lambda new: self._run(new, direction, REWRITING, silent),
-            lambda pairs: self._whole(pairs, direction, plan),
-            lambda ids: str(self.tokenizer.decode([list(ids)], direction[1])[0]),
-            Limits(plan.polish, self.model.mask_id, self.model.architecture.positions - 2),
-            progress,
-        )
+        origin, _ = self.direction(to, None)
+        ids = zip(self.tokenizer.encode(sources, origin), self.tokenizer.encode(targets, to), strict=True)
+        return self.generator(to).score(list(ids))
 
     def candidates(
         self,
@@ -162,34 +157,78 @@ class Translator(Candidates):
         """All that a translation is chosen from: for each text its target lengths, likeliest first, each with its
         hypotheses. `lengths` gives every text one target length of its own instead.
         """
-        direction = self.direction(to, source)
-        plan = self._unpolished(plan or Plan())
-        rows, problems = self._rows(texts, direction, plan if lengths is None else replace(plan, lengths=1))
+        made = planned("candidates", ONE, plan, {})
+        inputs, problems = self._inputs(texts, to, source)
         for n, problem in problems.items():
             raise TextError(f"text {n + 1}: {problem}")
         if lengths is not None:
-            rows = [replace(row, length=lengths[row.sentence], log_length=0.0) for row in rows]
+            blanks = {n: Canvas((self.model.mask_id,) * lengths[n]) for n in inputs}
+            inputs = {n: replace(one, canvases=(blanks[n],)) for n, one in inputs.items()}
+        written = self.generator(to, source).write(list(inputs.values()), made, progress=progress)
         out: list[list[list[Hypothesis]]] = [[] for _ in texts]
-        for row, found in zip(rows, self._run(rows, direction, plan, progress), strict=True):
-            out[row.sentence].append(found)
+        for n, found in zip(inputs, written, strict=True):
+            out[n] = [[self._said(h, to) for h in some] for some in found]
         return out
 
-    def _best_of(self, text: str, direction: tuple[str, str], plan: Plan) -> tuple[Plan, Row, Found, int]:
-        """The order and the canvas that gave the best translation of a text, what was found there, and which of it."""
-        rows, problems = self._rows([text], direction, self._unpolished(plan))
-        if problems:
-            raise TextError(problems[0])
-        ranked: list[tuple[float, Plan, Row, Found, int]] = []
-        for one in plan.each:
-            for row in rows:
-                found = self._search([row], direction, one)
-                hypotheses = self._ranked([row], found, direction, one)[0]
-                ranked += [(h.score, one, row, found, k) for k, h in enumerate(hypotheses)]
-        if not ranked:
-            raise TextError(f"nothing to translate in {text!r}")
-        return max(ranked, key=lambda candidate: candidate[0])[1:]
+    # ------------------------------------------------------------------ one list of texts
 
-    def _unpolished(self, plan: Plan) -> Plan:
-        if plan.polish:
-            raise PlanError("polish joins parts of many generations: there is no single one to show (leave polish out)")
-        return plan
+    def _many(
+        self, texts: list[str], to: str, source: str | None, plan: Plan, traced: bool, progress: Progress
+    ) -> list[Translation]:
+        inputs, problems = self._inputs(texts, to, source)
+        out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
+        progress(len(texts) - len(inputs))
+        generator = self.generator(to, source)
+        found = generator.generate(list(inputs.values()), plan, keep=traced, progress=progress)
+        for n, hypotheses in zip(inputs, found, strict=True):
+            best = self._best(hypotheses, plan.choosing.nbest, to)
+            trace = self._traced(best[0], texts[n], inputs[n], self.direction(to, source)) if traced and best else None
+            out[n] = replace(out[n], hypotheses=best, trace=trace)
+        return out
+
+    def _best(self, hypotheses: Sequence[Hypothesis], nbest: int, to: str) -> tuple[Hypothesis, ...]:
+        """The best by score, with their texts; two that read the same are one."""
+        said: dict[str, Hypothesis] = {}
+        for h in ranked(hypotheses):
+            if len(said) == nbest:
+                break
+            spoken = self._said(h, to)
+            said.setdefault(spoken.text, spoken)
+        return tuple(said.values())
+
+    def _inputs(self, texts: Sequence[str], to: str, source: str | None) -> tuple[dict[int, Input], dict[int, str]]:
+        """{which text: its ids}, and why there are none for some: {which text: reason}."""
+        room = self.generator(to, source).room
+        encoded = self.tokenizer.encode(texts, self.direction(to, source)[0])
+        problems = {
+            n: f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
+            for n, ids in enumerate(encoded)
+            if len(ids) > room
+        }
+        usable = (n for n, text in enumerate(texts) if text.strip() and n not in problems)
+        return {n: Input(tuple(encoded[n])) for n in usable}, problems
+
+    def _said(self, h: Hypothesis, language: str) -> Hypothesis:
+        """A hypothesis with its text."""
+        text = str(self.tokenizer.decode([list(h.ids)], language)[0])
+        return replace(h, text=text, tokens=tuple(self.tokenizer.tokens(h.ids)))
+
+    def _traced(self, h: Hypothesis, text: str, given: Input, direction: tuple[str, str]) -> Trace:
+        assert h.path is not None
+        trace = h.path.trace(
+            self._strings, direction="-".join(direction), source=text,
+            source_tokens=self.tokenizer.tokens(given.source), log_length=h.log_length, text=h.text,
+        )  # fmt: skip
+        if self.causal:  # its canvas is as long as a translation may be: show what was used of it
+            end = 1 + max(position for step in trace.steps for position in step.positions)
+            trace = replace(trace, canvas=trace.canvas[:end], tokens=trace.tokens[:end])
+        return trace
+
+    def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
+        """Token strings of a canvas, None where masked, without padding."""
+        kept = [i for i in ids.tolist() if i != self.model.pad_id]
+        return tuple(None if i == self.model.mask_id else self.tokenizer.tokens([i])[0] for i in kept)
+
+    def _text(self, ids: Tensor, language: str) -> str:
+        skip = (self.model.pad_id, self.model.mask_id, self.model.symbols.eos)
+        return str(self.tokenizer.decode([[i for i in ids.tolist() if i not in skip]], language)[0])

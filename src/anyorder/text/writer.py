@@ -3,59 +3,23 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, overload
 
-import torch
 from torch import Tensor
 
-from anyorder.core import Cost, Decoder, State, begin, token_scores, unroll
-from anyorder.text.batching import batches, padded, search, seeds, total
-from anyorder.text.plan import Plan
-from anyorder.text.results import Moment, TextError
-from anyorder.traces.record import record
+from anyorder.core import Cost, unroll
+from anyorder.errors import TextError
+from anyorder.text.generator import Generator, Whole
+from anyorder.text.plan import WRITING, Plan, planned
+from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
+from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 MASKS = ("[MASK]", "<mask>")  # how people write a mask, whatever the model's own is
 GAP = "{}"
-
-
-@dataclass(frozen=True)
-class Filling:
-    """One way to fill a text."""
-
-    text: str
-    tokens: tuple[str, ...]  # the tokens that were written, left to right
-    ids: tuple[int, ...]
-    logp: float  # log p of all of them jointly, in the order they were written
-    score: float  # what fillings are ranked by
-
-    @property
-    def probability(self) -> float:
-        return math.exp(self.logp)
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True)
-class TextScore:
-    """The pseudo log-likelihood of a text."""
-
-    text: str
-    tokens: tuple[str, ...]
-    logp: tuple[float, ...]  # log p of each token given all others
-
-    @property
-    def total(self) -> float:
-        return sum(self.logp)
-
-    @property
-    def perplexity(self) -> float:
-        """exp(−PLL/n), the pseudo-perplexity."""
-        return math.exp(-self.total / max(1, len(self.logp)))
+MANY = (*WRITING, "beam", "positions")  # options for those who write several fillings
 
 
 @dataclass
@@ -65,7 +29,15 @@ class Writer:
     model: Any
     tokenizer: Any
     name: str = "model"
-    cost: Cost = field(default_factory=Cost)
+    generator: Generator = field(init=False, repr=False)  # ids in, hypotheses out
+
+    def __post_init__(self) -> None:
+        self.generator = Generator(self.model, name=self.name)
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything this writer has done."""
+        return self.generator.cost
 
     @overload
     def fill(self, texts: str, n: int = 5, **options: Any) -> list[Filling]: ...
@@ -75,9 +47,10 @@ class Writer:
     def fill(self, texts: str | Sequence[str], n: int = 5, **options: Any) -> list[Filling] | list[list[Filling]]:
         """Fill every mask of a text jointly; the n best fillings by joint probability.
 
-        Options are those of `Plan`; the default writes the surest position first, with a beam of max(n, 8).
+        Options are what makes a decoder (order, steps, …), beam and positions; the default writes the surest position
+        first, with a beam of max(n, 8).
         """
-        plan = Plan(**{"order": "negent", "beam": max(n, 8), **options})
+        plan = planned("fill", MANY, None, {"order": "negent", "beam": max(n, 8), **options})
         many = [texts] if isinstance(texts, str) else list(texts)
         canvases = [self._canvas(text) for text in many]
         for text, ids in zip(many, canvases, strict=True):
@@ -92,9 +65,9 @@ class Writer:
         """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score.
 
         The score is the mean pseudo log-likelihood of the whole text, so that lengths compare and what follows the gap
-        counts. Options are those of `Plan`.
+        counts. Options are those of `fill`.
         """
-        plan = Plan(**{"order": "negent", "beam": max(n, 4), **options})
+        plan = planned("infill", MANY, None, {"order": "negent", "beam": max(n, 4), **options})
         lengths = [length] if isinstance(length, int) else list(length)
         gaps = text.count(GAP)
         if not gaps:
@@ -114,10 +87,13 @@ class Writer:
         return sorted(ranked, key=lambda f: -f.score)[:n]
 
     def generate(self, length: int, n: int = 1, prompt: str = "", **options: Any) -> list[Filling]:
-        """n texts of `length` tokens after `prompt`. Sampled by default: order random, temperature 1."""
+        """n texts of `length` tokens after `prompt`. Sampled by default: order random, temperature 1.
+
+        Options are those of `fill`; a beam needs temperature 0.
+        """
         if length < 1:
             raise TextError(f"length must be at least 1, got {length}")
-        plan = Plan(**{"order": "uniform", "temperature": 1.0, **options})
+        plan = planned("generate", MANY, None, {"order": "uniform", "temperature": 1.0, **options})
         ids = self._encode(prompt) if prompt else []
         start, end = self._wrap(ids)
         canvas = [*start, *[self.model.mask_id] * length, *end]
@@ -141,21 +117,20 @@ class Writer:
         return out[0] if isinstance(texts, str) else out
 
     def stream(self, text: str, **options: Any) -> Iterator[Moment]:
-        """Watch the masks of a text being filled: a `Moment` a step."""
-        state, decoder = self._one(text, Plan(**{"order": "negent", **options}))
-        for taken in unroll(self.model, self.model.encode(None), state, decoder):
+        """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
+        plan = planned("stream", WRITING, None, {"order": "negent", **options})
+        batch = self.generator.prepare([self._input(self._canvas(text))], plan)
+        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, self.generator.decoder(plan))):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
-            yield Moment(int(taken.before.step[0]), self._strings(tokens), written, self._text(tokens.tolist()))
+            yield Moment(t, self._strings(tokens), written, self._text(tokens.tolist()))
 
     def trace(self, text: str, **options: Any) -> Trace:
-        """How the masks of a text are filled greedily, step by step, with alternatives."""
-        plan = Plan(**{"order": "negent", **options})
-        state, decoder = self._one(text, plan)
-        cost = Cost()
-        steps = list(unroll(self.model, self.model.encode(None), state, decoder, cost=cost, alternatives=5))
-        end = self._text(steps[-1].state.tokens[0].tolist())
-        return record(steps, 0, self._strings, cost, recipe=plan.name, text=end)
+        """How the masks of a text are filled greedily, step by step, with alternatives; options as in `stream`."""
+        plan = planned("trace", WRITING, None, {"order": "negent", **options})
+        (best,) = self.generator.generate([self._input(self._canvas(text))], plan, keep=True)[0]
+        assert best.path is not None
+        return best.path.trace(self._strings, text=self._text(best.ids))
 
     # ------------------------------------------------------------------ canvases
 
@@ -179,50 +154,28 @@ class Writer:
         start, end = self._wrap(self._encode(text))
         return start + end
 
-    def _state(self, canvases: Sequence[Sequence[int]], plan: Plan, copies: Sequence[int] | None = None) -> State:
-        tokens = padded(canvases, self.model.pad_id)
-        keys = seeds(plan.seed, [[*row, c] for row, c in zip(canvases, copies or [0] * len(canvases), strict=True)])
-        return begin(tokens, self.model.mask_id, self.model.pad_id, seed=keys)
-
-    def _one(self, text: str, plan: Plan) -> tuple[State, Decoder]:
-        return self._state([self._canvas(text)], plan), plan.decoder(self.model.special_ids)
+    @staticmethod
+    def _input(canvas: Sequence[int], copy: int = 0) -> Input:
+        return Input(canvases=(Canvas(tuple(canvas), copy=copy),))
 
     def _fillings(self, canvases: list[list[int]], plan: Plan, samples: bool = False) -> list[list[Filling]]:
-        """The fillings of each canvas, through the engine in batches."""
-        decoder = plan.decoder(self.model.special_ids)
-        out: list[list[Filling]] = [[] for _ in canvases]
-        for part in batches([len(c) for c in canvases], copies=plan.beam):
-            state = self._state([canvases[i] for i in part], plan, part if samples else None)
-            found = search(self.model, self.model.encode(None), state, decoder, plan.beam, plan.positions)
-            self.cost = total([self.cost, found.cost])
-            for n, i in enumerate(part):
-                where = state.open[n].nonzero()[:, 0]
-                for k in range(found.tokens.shape[1]):
-                    score = float(found.score[n, k])
-                    if score > -math.inf:
-                        ids = found.tokens[n, k].tolist()
-                        new = found.tokens[n, k, where].tolist()
-                        logp = float(found.logp[n, k, where].sum())
-                        out[i].append(Filling(self._text(ids), self._names(new), tuple(new), logp, score))
-        return out
+        """The fillings of each canvas; with `samples`, canvases that are alike are filled each in its own way."""
+        inputs = [self._input(canvas, n if samples else 0) for n, canvas in enumerate(canvases)]
+        found = self.generator.generate(inputs, plan)
+        return [[self._filling(canvas, h) for h in some] for canvas, some in zip(canvases, found, strict=True)]
+
+    def _filling(self, canvas: Sequence[int], h: Hypothesis) -> Filling:
+        where = [i for i, token in enumerate(canvas) if token == self.model.mask_id]
+        new = tuple(h.ids[i] for i in where)
+        return Filling(self._text(h.ids), self._names(new), new, sum(h.logp[i] for i in where), h.path_score)
 
     def _pll(self, rows: Sequence[list[int]]) -> list[Tensor]:
         """log p of each token of each text given all its others."""
-        out: list[Tensor] = [torch.zeros(0) for _ in rows]
-        for part in batches([len(r) + 2 for r in rows]):
-            wrapped = [self._wrap(rows[i]) for i in part]
-            tokens = padded([a + b for a, b in wrapped], self.model.pad_id)
-            special = [len(a) - len(rows[i]) for i, (a, _) in zip(part, wrapped, strict=True)]
-            open_ = torch.zeros_like(tokens, dtype=torch.bool)
-            for n, i in enumerate(part):
-                open_[n, special[n] : special[n] + len(rows[i])] = True
-            state = begin(tokens, self.model.mask_id, self.model.pad_id, open=open_)
-            cost = Cost()
-            values = token_scores(self.model, self.model.encode(None), state, masked=True, cost=cost)
-            self.cost = total([self.cost, cost])
-            for n, i in enumerate(part):
-                out[i] = values[n, open_[n]]
-        return out
+        wholes = []
+        for ids in rows:
+            start, end = self._wrap(ids)
+            wholes.append(Whole((), start + end, len(start) - len(ids), len(start)))
+        return self.generator.log_probs(wholes)
 
     # ------------------------------------------------------------------ ids and strings
 

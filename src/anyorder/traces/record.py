@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from anyorder.core import Cost, Insert, State, Step
@@ -28,7 +29,7 @@ def record(
         one = step.before.take(at[:, 0])
         first = one if first is None else first
         last = step.state.take(at[:, 0])
-        out.append(_step(step, int(at[0, 0]), last, strings, edit if isinstance(edit, Insert) else None))
+        out.append(trace_step(step, int(at[0, 0]), strings, edit))
     if first is None or last is None:
         raise ValueError(f"row {row} took no step: there is nothing to record")
     return Trace(
@@ -38,8 +39,10 @@ def record(
     )  # fmt: skip
 
 
-def _step(step: Step, n: int, after: State, strings: Strings, insert: Insert | None) -> TraceStep:
-    before, view = step.before, step.view
+def trace_step(step: Step, n: int, strings: Strings, edit: Edit | None = None) -> TraceStep:
+    """What a step did to its n-th row."""
+    before, view, after = step.before, step.view, step.state.take(torch.tensor([n]))
+    insert = edit if isinstance(edit, Insert) else None
     where = step.z[n].nonzero()[:, 0]
     erased = []
     if insert is not None:  # a slot that was closed has nothing written in it

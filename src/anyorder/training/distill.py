@@ -7,19 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from anyorder.core import Length
-from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_texts
-from anyorder.models.folder import load_model
+from anyorder.models.folder import ModelFolder
 from anyorder.models.machine import side_by_side
-from anyorder.models.tokenizer import Tokenizer
+from anyorder.text.generator import Generator
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config
 from anyorder.training.prepare import read_pairs
-from anyorder.training.run import read_lengths
-from anyorder.training.translate import translate
+from anyorder.training.validation import best_ids, plan_of
 
 PART = 500  # sentences a file while it runs
 
@@ -36,7 +31,7 @@ def distill(
     from rich.console import Console
     from rich.progress import track
 
-    work = _Teacher(teacher, beam_size)
+    work = _Teacher(ModelFolder(teacher), beam_size)
     sides = _sentences(config, monolingual)
     out.mkdir(parents=True, exist_ok=True)
     written = []
@@ -74,23 +69,19 @@ def _sentences(config: Config, monolingual: bool) -> list[list[str]]:
 class _Teacher:
     """Translates a part and writes it to its file."""
 
-    def __init__(self, folder: Path, beam_size: int) -> None:
-        self.model: Any = load_model(folder)
-        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        counts = folder / "lengths.json"
-        self.lengths: dict[str, Length] = read_lengths(counts) if counts.exists() else {}
-        self.beam_size = beam_size
+    def __init__(self, folder: ModelFolder, beam_size: int) -> None:
+        self.model: Any = folder.model()
+        self.tokenizer, self.lengths = folder.tokenizer(), folder.lengths()
+        self.plan = plan_of(self.model, beam_size)
 
     def __call__(self, source: str, target: str, job: tuple[list[str], Path]) -> None:
         texts, path = job
-        model, languages = self.model, self.model.languages
+        languages = self.model.languages
+        direction = (languages.index(source), languages.index(target))
+        generator = Generator(self.model, direction, self.lengths.get(f"{source}-{target}"))
         ids = self.tokenizer.encode(texts, source)
-        kept = [i for i, row in enumerate(ids) if 0 < len(row) <= model.architecture.positions - 2]
-        with torch.inference_mode():
-            rows = translate(
-                model, Ragged.of([ids[i] for i in kept]), languages.index(source), languages.index(target),
-                self.lengths.get(f"{source}-{target}"), beam_size=self.beam_size,
-            )  # fmt: skip
+        kept = [i for i, row in enumerate(ids) if 0 < len(row) <= generator.room]
+        rows = best_ids(generator, [ids[i] for i in kept], self.plan)
         targets = (" ".join(text.split()) for text in self.tokenizer.decode(rows, target))  # no tabs, no line ends
         lines = zip((texts[i] for i in kept), targets, strict=True)
         write_atomically(path, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 import torch
 
@@ -22,6 +23,12 @@ from anyorder.training.prepare import read_pairs
 from anyorder.training.rollout import Task
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
+
+
+class Judged(Task, Protocol):
+    """A task that says what its validation measures."""
+
+    measure: str
 
 
 @dataclass(frozen=True)
@@ -97,31 +104,36 @@ def new_policy(config: PolicyConfig, width: int) -> Policy:
         check_width(policy, width)
         policy.about = about | {"start": policy.about.get("method", "")}
         return policy
-    torch.manual_seed(settings.seed)
-    return Policy(width, settings.history, settings.hidden, settings.features, about)
+    return settings.policy(width, about)
 
 
-def train_policy(config: PolicyConfig, out: Path) -> Path:
-    """Train what a configuration says under `out`; the policy's file. Run again to go on where it stopped."""
-    settings = config.policy
-    task = task_of(config)
-    policy = new_policy(config, width_of(task))
+def learn(task: Judged, policy: Policy, settings: Settings, out: Path, name: str) -> Policy:
+    """Train `policy` on a task, with its checkpoint and log under `out`. Run again to go on where it stopped."""
     trainer = PolicyTrainer(task, policy, settings)
     out.mkdir(parents=True, exist_ok=True)
     state = load_checkpoint(out / CHECKPOINT)
     if state is not None:
         trainer.restore(state, out / CHECKPOINT)
-    write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     log = Log(out / LOG, trainer.iteration)
-    with Bar(config.name, settings.iterations, trainer.iteration, task.measure) as bar:
+    with Bar(name, settings.iterations, trainer.iteration, task.measure) as bar:
 
         def report(numbers: dict[str, float]) -> None:
             log.write(step=trainer.iteration, **{k: round(v, 4) for k, v in numbers.items() if k != "iteration"})
             bar.show(trainer.iteration, numbers)
 
         trainer.run(report, lambda: save_checkpoint(out / CHECKPOINT, trainer.state()))
-    file = out / ("-".join(filter(None, ["policy", config.direction])) + ".safetensors")
     policy.about[f"validation {task.measure}"] = round(trainer.best, 2)
+    return policy
+
+
+def train_policy(config: PolicyConfig, out: Path) -> Path:
+    """Train what a configuration says under `out`; the policy's file. Run again to go on where it stopped."""
+    task = task_of(config)
+    policy = new_policy(config, width_of(task))
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
+    learn(task, policy, config.policy, out, config.name)
+    file = out / ("-".join(filter(None, ["policy", config.direction])) + ".safetensors")
     policy.save(file)
     return file
 
@@ -149,7 +161,7 @@ class Bar:
         self.bar.stop()
 
     def show(self, done: int, numbers: dict[str, float]) -> None:
-        names = ("reward", "entropy", "clip fraction", "explained variance", "agreement")
+        names = ("reward", "entropy", "passes", "order share", "clip fraction", "explained variance", "agreement")
         for name in (n for n in names if n in numbers):
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]
         info = "  ".join(f"{name} {value:.2f}" for name, value in self.smooth.items())

@@ -19,7 +19,7 @@ from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 from anyorder.training.config import ConfigError
 from anyorder.training.rollout import Episodes
-from anyorder.training.translate import bleu
+from anyorder.training.validation import bleu
 
 
 def some_rows(total: int, count: int, generator: torch.Generator) -> tuple[list[int], int]:

@@ -1,4 +1,7 @@
-"""Training a coordinate policy: PPO (the paper's), REINFORCE with a baseline, or imitation of an oracle; one loop."""
+"""Training a coordinate policy: PPO (the paper's), REINFORCE, or imitation of an oracle; one loop.
+
+The baseline is the learned value V_θ (the paper's), or the other episodes of the same input (`group`), or both.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,16 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from anyorder.models.policy import Policy
+from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.checkpoint import TrainingError
-from anyorder.training.imitation import oracle, ranking_loss
-from anyorder.training.rewards import find_reward
-from anyorder.training.rollout import Batch, Buffer, Moment, Task, collate, rollout
+from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
+from anyorder.training.rewards import Reward, find_quality
+from anyorder.training.rollout import Buffer, Credit, Moments, Task, log_prob, rollout, stack
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
+ARCHITECTURE = ("history", "hidden", "features", "attention", "several")  # settings that are the policy's own
 
 
 @dataclass(frozen=True)
@@ -31,27 +35,37 @@ class Settings:
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
     generations: int = 16  # episodes a rollout (paper: 4 or 16)
-    buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000)
+    group: int = 1  # G of them have the same input; from 2 on each is judged against the others of its group
+    normalise: bool = False  # divide by the spread of the group's returns (GRPO)
+    buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000); 0: the last rollout's
     update_batch: int = 128  # time steps an update (paper: 32 or 128)
     updates: int = 8  # updates after each rollout
-    gamma: float = 0.9  # discount (paper: 0.1, 0.9 or 0.99; 0.9 was best)
+    gamma: float = 0.9  # discount (paper: 0.1, 0.9 or 0.99; 0.9 was best); 1: none
     lam: float = 0.95  # λ of the advantage estimate; 1: G − V
     clip: float = 0.2  # ε of the clipped surrogate
-    entropy: float = 0.01  # weight of the entropy bonus
-    value_weight: float = 0.5  # weight of the value loss
+    entropy: float = 0.01  # weight of the entropy bonus …
+    entropy_end: float | None = None  # … which goes to this, evenly over the iterations; none: it stays
+    value_weight: float = 0.5  # weight of the value loss; 0: no value, so returns are compared with the group's only
     learning_rate: float = 3e-4
+    cooldown: bool = False  # the learning rate goes to 0, evenly over the iterations
     max_norm: float = 1.0  # gradients are clipped to this norm
     history: int = 0  # k (paper: 0, 20 or 50; De→En 0, En→De 50)
     hidden: int = 1024  # units of f_θ (paper: 1024)
     features: tuple[str, ...] = ()  # handcrafted features that f_θ sees beside h_i (paper: none)
+    attention: int = 0  # width of an attention layer over the candidates (paper: none)
+    several: bool = False  # decide of each position whether to write it now, not of one position (paper: one)
+    price: float = 0.0  # λ: what a pass costs, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"
     dense: bool = True  # pay at each step what it changed, or everything at the end
+    ahead: bool = False  # judge a state by what it would become if all of it were written at once
     validate_every: int = 50  # iterations
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.method not in ("ppo", "reinforce", "imitation"):
             raise ValueError(f"no method {self.method!r}; there are ppo, reinforce, imitation")
+        if self.group < 1 or self.generations % self.group:
+            raise ValueError(f"{self.generations} generations cannot be divided into groups of {self.group}")
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Settings:
@@ -62,24 +76,54 @@ class Settings:
                 raise ValueError(f"no policy setting {key!r}; there are {', '.join(sorted(known))}")
         return cls(**given | ({"features": tuple(given["features"])} if "features" in given else {}))
 
+    def policy(self, width: int, about: dict[str, Any]) -> Policy:
+        """A new policy for a model of this width."""
+        torch.manual_seed(self.seed)
+        return Policy(width, about=about, **{name: getattr(self, name) for name in ARCHITECTURE})
 
-def objective(policy: Policy, batch: Batch, s: Settings, method: Method) -> tuple[torch.Tensor, dict[str, float]]:
+    @property
+    def credit(self) -> Credit:
+        return Credit(self.gamma, self.lam, self.group, self.normalise, critic=self.value_weight > 0)
+
+    def entropy_at(self, iteration: int) -> float:
+        """The weight of the entropy bonus in an iteration, counted from 0."""
+        end = self.entropy if self.entropy_end is None else self.entropy_end
+        return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
+
+    def learning_rate_at(self, iteration: int) -> float:
+        return self.learning_rate * (1 - iteration / self.iterations if self.cooldown else 1)
+
+
+def objective(
+    policy: Policy, batch: Moments, s: Settings, method: Method, entropy_weight: float
+) -> tuple[torch.Tensor, dict[str, float]]:
     """What one update minimises on a batch of time steps, and what to report of it."""
-    log_pi = rl.log_policy(policy.scores(batch.inputs), batch.inputs.candidates)
-    values = policy.values(batch.inputs)
-    critic = s.value_weight * rl.value_loss(values, batch.returns)
-    fit = {"explained variance": float(rl.explained_variance(values.detach(), batch.returns))}
+    candidates = batch.inputs.candidates
+    scores = policy.scores(batch.inputs)
+    critic, fit = torch.zeros(()), {}
+    if s.value_weight:
+        values = policy.values(batch.inputs)
+        critic = s.value_weight * rl.value_loss(values, batch.returns)
+        fit = {"explained variance": float(rl.explained_variance(values.detach(), batch.returns))}
     if method == "imitation":
-        agree = (log_pi.argmax(-1) == batch.teacher)[batch.teacher >= 0].float().mean()
-        return ranking_loss(log_pi, batch.teacher) + critic, fit | {"agreement": float(agree)}
-    chosen = log_pi.gather(1, batch.action[:, None])[:, 0]
+        if policy.several:
+            agree = ((scores > 0) == batch.teacher)[candidates].float().mean()
+            return writing_loss(scores, candidates, batch.teacher) + critic, fit | {"agreement": float(agree)}
+        log_pi = rl.log_policy(scores, candidates)
+        first = batch.teacher.gather(1, log_pi.argmax(-1, keepdim=True))[batch.teacher.any(-1)]
+        return ranking_loss(log_pi, batch.teacher) + critic, fit | {"agreement": float(first.float().mean())}
+    chosen = log_prob(policy, scores, candidates, batch.chosen)
     advantage = rl.standardise(batch.advantage)
     if method == "ppo":
         gain = rl.clipped_surrogate(chosen, batch.logp, advantage, s.clip)
     else:
         gain = rl.reinforce_objective(chosen, advantage)
+    if policy.several:
+        spread = rl.bernoulli_entropy(scores, candidates).mean()
+    else:
+        spread = rl.entropy(rl.log_policy(scores, candidates)).mean()
     clipped = float(rl.clip_fraction(chosen.detach(), batch.logp, s.clip))
-    return -gain - s.entropy * rl.entropy(log_pi).mean() + critic, fit | {"clip fraction": clipped}
+    return -gain - entropy_weight * spread + critic, fit | {"clip fraction": clipped}
 
 
 class PolicyTrainer:
@@ -90,8 +134,9 @@ class PolicyTrainer:
         self.optimiser = torch.optim.Adam(policy.parameters(), lr=settings.learning_rate)
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.buffer = Buffer(settings.buffer)
-        self.reward = find_reward(settings.reward, settings.dense)
+        self.reward = Reward(find_quality(settings.reward), settings.dense, settings.price, settings.ahead)
         self.iteration = 0
+        self.seconds = 0.0  # spent so far, in all runs
         self.best = float("-inf")
         self.best_weights = {k: v.clone() for k, v in policy.state_dict().items()}
 
@@ -105,24 +150,28 @@ class PolicyTrainer:
         s, method = self.settings, self.method
         if self.iteration == s.imitate:  # what imitation saw was not the policy that acts from now on
             self.buffer = Buffer(s.buffer)
-        episodes = self.task.draw(s.generations, self.generator)
-        teacher = oracle if method == "imitation" else None
-        played = rollout(self.task, self.policy, episodes, self.reward, s.gamma, s.lam, teacher=teacher)
+        for part in self.optimiser.param_groups:
+            part["lr"] = s.learning_rate_at(self.iteration)
+        episodes = self.task.draw(s.generations // s.group, self.generator).repeat(s.group)
+        teacher = None if method != "imitation" else right if self.policy.several else oracle
+        played = rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher)
         self.buffer.add(played.moments)
         fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did
         updates = 1 if fresh else s.updates
         report: dict[str, float] = {}
         for _ in range(updates):
-            batch = collate(played.moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
-            loss, part = objective(self.policy, batch, s, method)
+            batch = stack(played.moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
+            loss, told = objective(self.policy, batch, s, method, s.entropy_at(self.iteration))
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.policy.parameters(), s.max_norm)
             self.optimiser.step()
-            for key, value in ({"loss": loss.item()} | part).items():
+            for key, value in ({"loss": loss.item()} | told).items():
                 report[key] = report.get(key, 0.0) + value / updates
         self.iteration += 1
-        return report | {"reward": played.reward, "entropy": played.entropy}
+        report |= {"reward": played.reward, "entropy": played.entropy}
+        report |= {"passes": played.passes} if self.policy.several else {}
+        return report | ({"order share": played.order_share} if s.group > 1 else {})
 
     def validate(self) -> float:
         """Judge the policy as it will be used, and keep it if it is the best so far."""
@@ -134,20 +183,19 @@ class PolicyTrainer:
 
     def run(self, report: Report | None = None, checkpoint: Callable[[], None] | None = None) -> Policy:
         """Train to the end (or the time limit); the best policy in validation. `checkpoint` is called after each."""
-        s, started = self.settings, time.monotonic()
+        s, started = self.settings, time.monotonic() - self.seconds
         if self.iteration == 0:
             self.validate()
-        while self.iteration < s.iterations:
+        while self.iteration < s.iterations and not (s.minutes and self.seconds > 60 * s.minutes):
             numbers = self.step()
-            late = bool(s.minutes) and time.monotonic() - started > 60 * s.minutes
+            self.seconds = time.monotonic() - started
+            late = bool(s.minutes) and self.seconds > 60 * s.minutes
             if self.iteration % s.validate_every == 0 or self.iteration == s.iterations or late:
                 numbers["validation"] = self.validate()
                 if checkpoint is not None:
                     checkpoint()
             if report is not None:
                 report(numbers | {"iteration": self.iteration, "best": self.best})
-            if late:
-                break
         self.policy.load_state_dict(self.best_weights)
         return self.policy.eval()
 
@@ -161,13 +209,14 @@ class PolicyTrainer:
             "iteration": self.iteration,
             "best": self.best,
             "best_weights": self.best_weights,
-            "buffer": [asdict(moment) for moment in self.buffer.moments],
+            "seconds": self.seconds,
+            "buffer": [[list(m.inputs), *m[1:]] for m in self.buffer.parts],
         }
 
     def restore(self, state: dict[str, Any], path: Path) -> None:
         """Go on from a checkpoint that was read from `path`."""
         now, then = asdict(self.settings), state["settings"]
-        changed = [k for k in ("method", "history", "hidden", "features") if now[k] != then.get(k)]
+        changed = [k for k in ("method", *ARCHITECTURE) if now[k] != then.get(k)]
         if changed:
             key = changed[0]
             raise TrainingError(
@@ -178,4 +227,5 @@ class PolicyTrainer:
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
         self.iteration, self.best, self.best_weights = state["iteration"], state["best"], state["best_weights"]
-        self.buffer.add([Moment(**fields) for fields in state["buffer"]])
+        self.seconds = state["seconds"]
+        self.buffer.add([Moments(Inputs(*inputs), *rest) for inputs, *rest in state["buffer"]])

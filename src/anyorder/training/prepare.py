@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +13,9 @@ from torch import Tensor
 
 from anyorder.data import read as files
 from anyorder.data.ragged import Ragged
+from anyorder.errors import DataError
+from anyorder.models.folder import LENGTHS, TOKENIZER
+from anyorder.models.lengths import Table, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config, Corpus, Data
@@ -62,7 +64,7 @@ def prepare(config: Config, out: Path, say: Say, longest: int) -> Prepared:
     ]:
         say(str(report))
     if not any(p.first for p, _ in train):
-        raise files.DataError("not one usable training pair")
+        raise DataError("not one usable training pair")
     tokenizer = _tokenizer(config, out, train)
 
     cache = _Cache(out / "corpus.pt", config, tokenizer)
@@ -74,7 +76,7 @@ def prepare(config: Config, out: Path, say: Say, longest: int) -> Prepared:
         }
         cache.save(tokenised)
     lengths = length_counts(tokenised["train"], data.languages)
-    write_atomically(out / "lengths.json", json.dumps(lengths).encode())
+    write_atomically(out / LENGTHS, json.dumps(lengths).encode())
     references = [[s for p in valid for s in p.first], [s for p in valid for s in p.second]]
     return Prepared(tokenizer, tokenised["train"], tokenised["valid"], tokenised["monolingual"], references)
 
@@ -90,7 +92,7 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
     for source, target in ((first, second), (second, first)):
         path = folder / f"{source}-{target}.tsv.gz"
         if not path.exists():
-            raise files.DataError(f"{path} does not exist: let `anyorder distill` write it before this stage begins")
+            raise DataError(f"{path} does not exist: let `anyorder distill` write it before this stage begins")
         pairs = files.read_tsv(path, config.data.longest)
         sides = {source: tokenizer.encode(pairs.first, source), target: tokenizer.encode(pairs.second, target)}
         for a, b in zip(sides[first], sides[second], strict=True):
@@ -99,7 +101,7 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
                 rows[1].append(b)
                 written.append(int(target == second))
     if not written:
-        raise files.DataError(f"{folder} has not one usable pair: was the teacher trained?")
+        raise DataError(f"{folder} has not one usable pair: was the teacher trained?")
     return Tokenised(Ragged.of(rows[0]), Ragged.of(rows[1]), target=torch.tensor(written))
 
 
@@ -115,7 +117,7 @@ def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
     sides = (written.first, written.second)
     new = [i for i, t in enumerate(target.tolist()) if tuple(sides[t].row(i)) not in known[t]]
     if not new:
-        raise files.DataError("nothing to translate back but the pairs' own targets: `anyorder distill --monolingual`")
+        raise DataError("nothing to translate back but the pairs' own targets: `anyorder distill --monolingual`")
     more = torch.tensor(new)
     both = torch.tensor([1, 0]).repeat_interleave(len(pairs))
     first = Ragged.joined([pairs.first, pairs.first, written.first.some(more)])
@@ -124,7 +126,7 @@ def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
 
 
 def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) -> Tokenizer:
-    path = out / "tokenizer.json"
+    path = out / TOKENIZER
     if path.exists():
         return Tokenizer.load(path)
     if config.tokenizer.file:
@@ -177,20 +179,17 @@ def _tokenise_texts(
     return Tokenised(Ragged.of(rows), language=torch.tensor(language))
 
 
-def length_counts(pairs: Tokenised, languages: list[str]) -> dict[str, dict[str, dict[str, int]]]:
+def length_counts(pairs: Tokenised, languages: list[str]) -> dict[str, Table]:
     """p(L|X) as counts: {"de-en": {source length: {target length: how often}}} and the other direction.
 
     Where one side of each pair was written by a model, its length counts in that direction only.
     """
     assert pairs.second is not None
     a, b = pairs.first.lengths, pairs.second.lengths
-    out: dict[str, dict[str, dict[str, int]]] = {}
+    out: dict[str, Table] = {}
     for name, source, target, side in ((languages, a, b, 1), (languages[::-1], b, a, 0)):
         rows = slice(None) if pairs.target is None else pairs.target == side
-        table: dict[str, dict[str, int]] = {}
-        for (s, t), n in sorted(Counter(zip(source[rows].tolist(), target[rows].tolist(), strict=True)).items()):
-            table.setdefault(str(s), {})[str(t)] = n
-        out["-".join(name)] = table
+        out["-".join(name)] = count_lengths(zip(source[rows].tolist(), target[rows].tolist(), strict=True))
     return out
 
 

@@ -2,7 +2,13 @@
 
     r_t = Q(Y^{t+1}) − Q(Y^t)
 
-With Q = −edit distance that is the paper's reward. A reward that is not `dense` pays the same sum at the end.
+With Q = −edit distance that is the paper's reward. A reward that is not `dense` pays the same sum at the end. Where
+passes are to be saved, each step costs `price` besides: the sum is Q − λ · passes.
+
+Whether a symbol was right says little about the choice of its position: most would have come out the same later. So a
+state may be judged `ahead`, by the text that it would become if every mask were written now. Then a step earns what
+it changes in the rest of the text, and nothing for what was coming anyway. The sum over an episode differs by a number
+that the input alone decides (its first state is the same for every order), so the best order stays the best.
 """
 
 from __future__ import annotations
@@ -23,6 +29,8 @@ Quality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and th
 class Reward:
     quality: Quality
     dense: bool = True
+    price: float = 0.0  # λ
+    ahead: bool = False  # Q of what a state would become if all of it were written at once, not of what is written
 
 
 def written(state: State) -> list[list[int]]:
@@ -69,11 +77,12 @@ REWARDS: dict[str, Quality] = {
 }
 
 
-def find_reward(name: str, dense: bool = True) -> Reward:
-    """A reward by its name, or a user's own quality function as "module:function"."""
+def find_quality(name: str) -> Quality:
+    """A quality by its name, or a user's own function as "module:function"."""
     if name in REWARDS:
-        return Reward(REWARDS[name], dense)
+        return REWARDS[name]
     module, _, function = name.partition(":")
     if not function:
         raise ValueError(f'no reward {name!r}; there are {", ".join(REWARDS)}, or your own as "module:function"')
-    return Reward(getattr(importlib.import_module(module), function), dense)
+    found: Quality = getattr(importlib.import_module(module), function)
+    return found

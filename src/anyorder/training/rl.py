@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 NEG = float("-inf")
 
@@ -38,6 +39,29 @@ def advantages(rewards: Tensor, values: Tensor, alive: Tensor, gamma: float, lam
     return out
 
 
+def group_relative(rewards: Tensor, group: int) -> Tensor:
+    """r_gt − 1/(G−1) Σ_{g'≠g} r_g't: each row against the others of its group.  (N, T) → (N, T)
+
+    Rows n·G … n·G + G − 1 are episodes of the same input, so what the input alone decides cancels exactly. The returns
+    of these rewards are returns to go against the group's mean at the same step; a row's own rewards are not in its
+    baseline (leave one out), so the policy gradient stays unbiased. With REINFORCE this is RLOO (arXiv 2402.14740).
+    """
+    each = rewards.view(-1, group, rewards.shape[1])
+    return ((group * each - each.sum(1, keepdim=True)) / (group - 1)).view_as(rewards)
+
+
+def group_spread(totals: Tensor, group: int, eps: float = 1e-6) -> Tensor:
+    """std of a group's returns + ε, which GRPO (arXiv 2402.03300) divides by; 1 where nothing differs.  (N,) → (N,)"""
+    spread = totals.view(-1, group).std(1, correction=0).repeat_interleave(group)
+    return torch.where(spread > eps, spread + eps, 1.0)
+
+
+def order_share(totals: Tensor, group: int) -> Tensor:
+    """mean_X Var(R | X) / Var(R): the share of the returns' variance that the order explains.  (N,) → scalar"""
+    within = totals.view(-1, group).var(1).mean()
+    return torch.where(totals.var() > 0, within / totals.var().clamp_min(1e-12), 0.0)
+
+
 def standardise(x: Tensor, eps: float = 1e-8) -> Tensor:
     """(x − mean x) / (std x + ε), the spread taken over all of x; a single value becomes 0."""
     return (x - x.mean()) / (x.std(correction=0) + eps)
@@ -46,6 +70,25 @@ def standardise(x: Tensor, eps: float = 1e-8) -> Tensor:
 def log_policy(scores: Tensor, candidates: Tensor) -> Tensor:
     """log π(i|s) = f_i − log Σ_{j ∈ candidates} exp f_j, and −∞ elsewhere.  (B, M), (B, M) bool → (B, M)"""
     return scores.masked_fill(~candidates, NEG).log_softmax(-1)
+
+
+def log_written(scores: Tensor, candidates: Tensor, chosen: Tensor) -> Tensor:
+    """log π(z|s) of a policy that decides of each candidate whether to write it now.  (B, M) × 3 → (B,)
+
+    z_i ~ Bernoulli(σ(f_i)) independently; where all say no, one candidate a ~ softmax f is written. So
+
+        π(z) = ∏_i σ(f_i)^{z_i} σ(−f_i)^{1−z_i}  +  [z = {a}] · ∏_i σ(−f_i) · softmax_a f
+    """
+    no = logsigmoid(-scores).masked_fill(~candidates, 0.0)
+    drawn = torch.where(chosen, logsigmoid(scores), no).sum(-1)
+    fallback = no.sum(-1) + torch.where(chosen, log_policy(scores, candidates), 0.0).sum(-1)
+    return torch.where(chosen.sum(-1) == 1, torch.logaddexp(drawn, fallback), drawn)
+
+
+def bernoulli_entropy(scores: Tensor, candidates: Tensor) -> Tensor:
+    """mean_i H(σ(f_i)) over the candidates, in nats.  (B, M), (B, M) bool → (B,)"""
+    each = -(scores.sigmoid() * logsigmoid(scores) + (-scores).sigmoid() * logsigmoid(-scores))
+    return each.masked_fill(~candidates, 0.0).sum(-1) / candidates.sum(-1)
 
 
 def entropy(log_pi: Tensor) -> Tensor:

@@ -7,28 +7,29 @@ policy's MLP only.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.functional import pad
 
 from anyorder.core.coordinates import Coordinates
+from anyorder.core.count import ONE, Count
 from anyorder.core.decode import unroll
 from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
+from anyorder.core.noise import AMOUNT, grid, uniform
 from anyorder.core.order import Order
-from anyorder.core.order import margin as margin_feature
-from anyorder.core.state import State
+from anyorder.core.state import State, View
 from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.rewards import Reward
 
-Teacher = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → the position to choose, or −1
+Teacher = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
 
 
 class Episodes(NamedTuple):
@@ -37,6 +38,17 @@ class Episodes(NamedTuple):
     context: Any
     state: State
     references: Tensor  # (N, R) symbols, padded with the state's pad_id
+
+    def repeat(self, group: int) -> Episodes:
+        """Each episode `group` times in a row, with draws of its own; a group shares its encoded input."""
+        if group == 1:
+            return self
+        n = len(self.state.tokens)
+        rows = torch.arange(n).repeat_interleave(group)
+        state = self.state.take(rows)
+        member = torch.arange(group).repeat(n)
+        state = state.but(seed=state.seed + (member << 24), row=torch.arange(len(rows)))
+        return Episodes(self.context.take(rows), state, self.references[rows])
 
 
 class Task(Protocol):
@@ -54,76 +66,119 @@ class Task(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """One time step (s_t, a_t) of one episode."""
-
-    hidden: Tensor  # (m, D) at the candidates
-    features: Tensor  # (m, 2F)
-    mean: Tensor  # (D,)
-    past: Tensor  # (D,)
-    filled: int
-    action: int  # index among the candidates
-    logp: float  # log π(a_t|s_t) as it was
-    value: float  # V(s_t) as it was
-    advantage: float
-    returns: float
-    teacher: int  # index among the candidates that a teacher would choose, −1: none
-
-
-class Batch(NamedTuple):
-    """B time steps, candidates padded to M."""
+class Moments(NamedTuple):
+    """B time steps (s_t, a_t), candidates padded to M."""
 
     inputs: Inputs
-    action: Tensor  # (B,) int64
-    logp: Tensor  # (B,)
-    value: Tensor  # (B,)
+    chosen: Tensor  # (B, M) bool: the candidates that were written
+    teacher: Tensor  # (B, M) bool: those that a teacher would write; none where it has no opinion
+    logp: Tensor  # (B,) log π(a_t|s_t) as it was
+    value: Tensor  # (B,) V(s_t) as it was
     advantage: Tensor  # (B,)
     returns: Tensor  # (B,)
-    teacher: Tensor  # (B,) int64
+
+    @property
+    def size(self) -> int:
+        return len(self.logp)
+
+    def take(self, rows: Tensor | slice) -> Moments:
+        return Moments(Inputs(*(f[rows] for f in self.inputs)), *(f[rows] for f in self[1:]))
 
 
-def collate(moments: list[Moment]) -> Batch:
-    sizes = torch.tensor([len(m.hidden) for m in moments])
-    inputs = Inputs(
-        hidden=pad_sequence([m.hidden for m in moments], batch_first=True),
-        features=pad_sequence([m.features for m in moments], batch_first=True),
-        candidates=torch.arange(int(sizes.max())) < sizes[:, None],
-        mean=torch.stack([m.mean for m in moments]),
-        past=torch.stack([m.past for m in moments]),
-        filled=torch.tensor([m.filled for m in moments]),
-    )
-    numbers = torch.tensor([(m.logp, m.value, m.advantage, m.returns) for m in moments])
-    logp, value, advantage, returns = numbers.unbind(1)
-    action, teacher = torch.tensor([(m.action, m.teacher) for m in moments]).unbind(1)
-    return Batch(inputs, action, logp, value, advantage, returns, teacher)
+def stack(parts: Sequence[Moments]) -> Moments:
+    """Time steps of several parts, candidates padded to the widest."""
+    width = max(p.chosen.shape[1] for p in parts)
+
+    def cat(fields: Iterable[Tensor], wide: bool) -> Tensor:
+        if wide:
+            fields = [pad(f, (*[0, 0] * (f.dim() - 2), 0, width - f.shape[1])) for f in fields]
+        return torch.cat(list(fields))
+
+    seen = zip(*(p.inputs for p in parts), strict=True)
+    rest = zip(*(p[1:] for p in parts), strict=True)
+    inputs = Inputs(*(cat(f, wide=k < 3) for k, f in enumerate(seen)))  # hidden, features and candidates are (B, M …)
+    return Moments(inputs, *(cat(f, wide=k < 2) for k, f in enumerate(rest)))  # and so are chosen and teacher
 
 
 class Buffer:
-    """FIFO of time steps: the oldest leave when it is full."""
+    """FIFO of time steps: the oldest leave when it is full. Size 0 keeps what was added last, and nothing else."""
 
     def __init__(self, size: int) -> None:
-        self.moments: deque[Moment] = deque(maxlen=size)
+        self.size = size
+        self.parts: deque[Moments] = deque()
 
     def __len__(self) -> int:
-        return len(self.moments)
+        return sum(part.size for part in self.parts)
 
-    def add(self, moments: list[Moment]) -> None:
-        self.moments.extend(moments)
+    def add(self, parts: Sequence[Moments]) -> None:
+        if not self.size:
+            self.parts.clear()
+        self.parts.extend(parts)
+        over = len(self) - self.size if self.size else 0
+        while over > 0:
+            oldest = self.parts.popleft()
+            if oldest.size > over:
+                self.parts.appendleft(oldest.take(slice(over, None)))
+            over -= oldest.size
 
-    def sample(self, count: int, generator: torch.Generator) -> Batch:
+    def sample(self, count: int, generator: torch.Generator) -> Moments:
         """`count` time steps, uniformly, without repeats (all of them, where there are fewer)."""
-        chosen = torch.randperm(len(self.moments), generator=generator)[:count].tolist()
-        return collate([self.moments[i] for i in chosen])
+        chosen = torch.randperm(len(self), generator=generator)[:count].sort().values
+        parts, start = [], 0
+        for part in self.parts:
+            rows = chosen[(chosen >= start) & (chosen < start + part.size)] - start
+            parts += [part.take(rows)] if len(rows) else []
+            start += part.size
+        return stack(parts)
+
+
+class Actor(Order):
+    """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice."""
+
+    def __init__(self, policy: Policy, more: frozenset[str]) -> None:
+        self.policy = policy
+        self.reads = policy.reads | more  # what others want to see at every candidate, too
+        self.inputs: Inputs
+        self.scores: Tensor
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        self.inputs = self.policy.inputs(state, view)
+        self.scores = self.policy.scores(self.inputs)
+        return self.scores
+
+    def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        return self.policy.remember(state, view, z)
+
+    @property
+    def count(self) -> Count:
+        """One position, or each with probability σ(f_i); none: the one that was drawn first."""
+
+        def draw(state: State, view: View, ranked: object) -> Tensor:
+            return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < self.scores.sigmoid()
+
+        return Count("sampled", draw) if self.policy.several else ONE
+
+
+@dataclass(frozen=True)
+class Credit:
+    """How rewards become advantages."""
+
+    gamma: float = 0.9  # discount
+    lam: float = 0.95  # λ of generalised advantages
+    group: int = 1  # G: rows that share an input; each is judged against the others of its group
+    normalise: bool = False  # and divided by the group's spread (GRPO)
+    critic: bool = True  # less V(s_t)
 
 
 @dataclass(frozen=True)
 class Rollout:
     """Finished episodes as time steps, and what they earned."""
 
-    moments: list[Moment]
+    moments: list[Moments]  # one for each step t
     reward: float  # mean over episodes of Σ_t r_t
-    entropy: float  # mean of H(π(·|s_t)) / log(number of candidates) where there is a choice: 1 = uniform
+    entropy: float  # mean of H(π(·|s_t)) where there is a choice, of its largest value: 1 = uniform
+    passes: float  # steps an episode
+    order_share: float  # of the returns' variance, by the group's rows; NaN without groups
 
 
 def rollout(
@@ -131,49 +186,92 @@ def rollout(
     policy: Policy,
     episodes: Episodes,
     reward: Reward,
-    gamma: float,
-    lam: float,
+    credit: Credit,
     temperature: float = 1.0,
     teacher: Teacher | None = None,
 ) -> Rollout:
-    """One episode per row: T = L, positions sampled from π_θ, symbols as the task says (greedy)."""
+    """One episode per row until nothing is masked: positions sampled from π_θ, symbols as the task says (greedy)."""
     context, state, references = episodes
     texts = [[y for y in row if y != state.pad_id] for row in references.tolist()]
     n, longest = len(state.tokens), int(state.masked.sum(-1).max())
-    rewards, values = torch.zeros(n, longest), torch.zeros(n, longest)
-    alive = torch.zeros(n, longest, dtype=torch.bool)
-    quality = reward.quality(state, texts).float()
-    pending: list[tuple[int, int, dict[str, Any]]] = []  # (row, t, fields of a Moment that are known already)
+    values, alive = torch.zeros(n, longest), torch.zeros(n, longest, dtype=torch.bool)
+    worth = torch.zeros(n, longest + 1)  # Q before each step, and at the end
+    worth[:, 0] = reward.quality(state, texts)
+    more = {"margin"} if teacher else {"logp"} if reward.ahead else set()
+    actor = Actor(policy, frozenset(more))
+    decoder = Decoder(Coordinates(actor, actor.count, temperature=temperature), task.symbols)
+    parts: list[tuple[Tensor, Moments]] = []  # rows, and their time steps without credit
     spread = []
-    order: Order = policy if teacher is None else policy + 0.0 * margin_feature  # teachers read the margin: look at it
-    decoder = Decoder(Coordinates(order, temperature=temperature), task.symbols)
     for t, taken in enumerate(unroll(task.model, context, state, decoder)):
-        assert taken.judged is not None
+        rows, x = taken.rows, compact(actor.inputs)
+        where = candidates_first(actor.inputs.candidates)
         with torch.no_grad():
-            x = Inputs(*(f.clone() for f in policy.inputs(taken.before, taken.judged)))
-            value, log_pi = policy.values(x), rl.log_policy(policy.scores(x), x.candidates)
-        after = reward.quality(taken.state, [texts[i] for i in taken.rows.tolist()]).float()
-        last = ~taken.state.masked.any(-1)
-        gained = after - quality[taken.rows] if reward.dense else torch.where(last, after - quality[taken.rows], 0.0)
-        rewards[taken.rows, t], values[taken.rows, t], alive[taken.rows, t] = gained, value, True
-        if reward.dense:
-            quality[taken.rows] = after
-        choices = x.candidates.sum(-1)
-        spread.append((rl.entropy(log_pi) / choices.log())[choices > 1])
-        place = x.candidates.long().cumsum(-1) - 1  # index of a position among the candidates
-        action = taken.z.int().argmax(-1)
-        wanted = torch.full_like(action, -1) if teacher is None else teacher(taken, references[taken.rows])
-        at = place.gather(1, action[:, None])[:, 0].tolist()
-        to = torch.where(wanted < 0, -1, place.gather(1, wanted.clamp_min(0)[:, None])[:, 0]).tolist()
-        for i, row in enumerate(taken.rows.tolist()):
-            here = x.candidates[i]
-            known = {
-                "hidden": x.hidden[i, here], "features": x.features[i, here], "mean": x.mean[i], "past": x.past[i],
-                "filled": int(x.filled[i]), "action": at[i], "teacher": to[i], "logp": float(taken.logz[i]),
-                "value": float(value[i]),
-            }  # fmt: skip
-            pending.append((row, t, known))
-    returns = rl.discounted_returns(rewards, alive, gamma).tolist()
-    advantage = rl.advantages(rewards, values, alive, gamma, lam).tolist()
-    moments = [Moment(**known, advantage=advantage[r][t], returns=returns[r][t]) for r, t, known in pending]
-    return Rollout(moments, float(rewards.sum(-1).mean()), float(torch.cat(spread).mean().nan_to_num()))
+            scores = actor.scores.gather(1, where)
+            value = policy.values(x) if credit.critic else torch.zeros(len(rows))
+        theirs = [texts[i] for i in rows.tolist()]
+        if reward.ahead:
+            worth[rows, t] = reward.quality(at_once(taken), theirs).float()
+        worth[rows, t + 1] = reward.quality(taken.state, theirs).float()
+        values[rows, t], alive[rows, t] = value, True
+        chosen = taken.z.gather(1, where)
+        wanted = torch.zeros_like(taken.z) if teacher is None else teacher(taken, references[rows])
+        spread.append(uncertainty(policy, scores, x.candidates))
+        logp = log_prob(policy, scores, x.candidates, chosen)
+        nothing = torch.zeros(len(rows))
+        parts.append((rows, Moments(x, chosen, wanted.gather(1, where), logp, value, nothing, nothing)))
+    rewards = paid(worth, alive, reward)
+    totals = rewards.sum(-1)
+    share = float(rl.order_share(totals, credit.group)) if credit.group > 1 else float("nan")
+    if credit.group > 1:
+        rewards = rl.group_relative(rewards, credit.group)
+    if credit.group > 1 and credit.normalise:
+        rewards = rewards / rl.group_spread(totals, credit.group)[:, None]
+    returns = rl.discounted_returns(rewards, alive, credit.gamma)
+    advantage = rl.advantages(rewards, values, alive, credit.gamma, credit.lam) if credit.critic else returns
+    moments = [m._replace(advantage=advantage[r, t], returns=returns[r, t]) for t, (r, m) in enumerate(parts)]
+    uncertain = float(torch.cat(spread).mean().nan_to_num())
+    return Rollout(moments, float(totals.mean()), uncertain, float(alive.sum(-1).float().mean()), share)
+
+
+def at_once(taken: Step) -> State:
+    """The state before a step with every mask written: what comes out if no more is decided."""
+    assert taken.judged is not None
+    before = taken.before
+    return before.but(tokens=torch.where(before.masked, taken.judged.token, before.tokens))
+
+
+def paid(worth: Tensor, alive: Tensor, reward: Reward) -> Tensor:
+    """Rewards (N, T) of the steps that happened, from Q before each and at the end (N, T + 1)."""
+    gained = torch.where(alive, worth.diff(dim=1), 0.0)
+    if not reward.dense:
+        last = alive & ~pad(alive[:, 1:], (0, 1))
+        gained = torch.where(last, gained.sum(-1, keepdim=True), 0.0)
+    return torch.where(alive, gained - reward.price, 0.0)
+
+
+def candidates_first(candidates: Tensor) -> Tensor:
+    """(B, L) bool → (B, M) indices of a row's candidates from left to right, then others up to the most there are."""
+    most = int(candidates.sum(-1).max())
+    return candidates.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+
+
+def compact(x: Inputs) -> Inputs:
+    """The same states with candidates only, (B, L, …) → (B, M, …): what f_θ needs of them."""
+    where = candidates_first(x.candidates)
+    hidden, features = (f.gather(1, where[..., None].expand(-1, -1, f.shape[-1])) for f in (x.hidden, x.features))
+    return Inputs(hidden, features, x.candidates.gather(1, where), x.mean.clone(), x.past.clone(), x.filled.clone())
+
+
+def log_prob(policy: Policy, scores: Tensor, candidates: Tensor, chosen: Tensor) -> Tensor:
+    """log π(a|s) of what was chosen.  (B, M) × 3 → (B,)"""
+    if policy.several:
+        return rl.log_written(scores, candidates, chosen)
+    return torch.where(chosen, rl.log_policy(scores, candidates), 0.0).sum(-1)
+
+
+def uncertainty(policy: Policy, scores: Tensor, candidates: Tensor) -> Tensor:
+    """H(π(·|s)) of its largest value, in the rows that have a choice.  (B, M) × 2 → (≤ B,)"""
+    choices = candidates.sum(-1)
+    if policy.several:
+        return (rl.bernoulli_entropy(scores, candidates) / torch.tensor(2.0).log())[choices > 1]
+    return (rl.entropy(rl.log_policy(scores, candidates)) / choices.log())[choices > 1]

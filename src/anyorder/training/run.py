@@ -11,21 +11,19 @@ from typing import Any
 
 import torch
 
-from anyorder.core import Length
 from anyorder.data.ragged import Ragged
-from anyorder.models.folder import TRAINED, classes, load_model, save_model
+from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
+from anyorder.models.lengths import length_models
 from anyorder.models.transformer import Architecture, grow
 from anyorder.models.translation import Symbols
-from anyorder.text.candidates import length_models
+from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled, with_back_translations
 from anyorder.training.trainer import BEST, Trainer
-from anyorder.training.translate import bleu, translate
-
-BELONGINGS = ("tokenizer.json", "lengths.json", TRAINED)  # of every model folder
+from anyorder.training.validation import Scorer
 
 
 def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
@@ -68,10 +66,10 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert, stage.copies, stage.own, stage.check
     )
     train, valid = prepared.train, prepared.valid
-    lengths = out / "lengths.json"
+    lengths = out / LENGTHS
     if stage.target:  # a model's own translations are shorter or longer than people's, and their lengths too are learnt
         train = read_distilled(Path(stage.target), prepared.tokenizer, config, config.model.positions - 2)
-        lengths = folder / "lengths.json"
+        lengths = folder / LENGTHS
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
     if stage.back:
@@ -81,15 +79,24 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         train, valid = prepared.monolingual, _single(prepared.valid)
     objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
     scored = stage.objective != "masked-lm" and stage.bleu_sentences
-    scorer = Scorer(config, stage, prepared, lengths) if scored else None
+    scorer = _scorer(config, stage, prepared, lengths) if scored else None
 
     def finish(best: Path) -> None:
-        shutil.copyfile(out / "tokenizer.json", best / "tokenizer.json")
-        shutil.copyfile(lengths, best / "lengths.json")
+        shutil.copyfile(out / TOKENIZER, best / TOKENIZER)
+        shutil.copyfile(lengths, best / LENGTHS)
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     Trainer(stage, objective, valid, folder, scorer, finish).run()
     return folder / BEST
+
+
+def _scorer(config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> Scorer:
+    """Validation BLEU on the first sentences of the validation pairs."""
+    counts = None
+    if stage.objective != "cmlm":
+        counts = length_models(json.loads(lengths.read_text(encoding="utf-8")))
+    some = [side[: stage.bleu_sentences] for side in prepared.references]
+    return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.positions - 2)
 
 
 def trained(config: Config, stage: Stage) -> dict[str, Any]:
@@ -159,38 +166,6 @@ def _single(pairs: Corpus) -> Corpus:
     return Corpus(Ragged.of(rows[0] + rows[1]), language=torch.tensor([0] * len(rows[0]) + [1] * len(rows[1])))
 
 
-def read_lengths(path: Path) -> dict[str, Length]:
-    """lengths.json → p(L|X) by direction."""
-    return length_models(json.loads(path.read_text(encoding="utf-8")))
-
-
-class Scorer:
-    """Validation BLEU on the first sentences of the validation pairs, in both directions."""
-
-    def __init__(self, config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> None:
-        self.languages, self.tokenizer = config.data.languages, prepared.tokenizer
-        self.lengths = None if stage.objective == "cmlm" else read_lengths(lengths)
-        n = stage.bleu_sentences
-        self.references = [side[:n] for side in prepared.references]
-        sides = [self.tokenizer.encode(t, k) for t, k in zip(self.references, self.languages, strict=True)]
-        limit = config.model.positions - 2
-        self.sources = [Ragged.of([row[:limit] for row in side]) for side in sides]
-
-    def __call__(self, model: Any) -> dict[str, float]:
-        model.eval()
-        out = {}
-        for s, t in ((0, 1), (1, 0)):
-            direction = f"{self.languages[s]}-{self.languages[t]}"
-            counts = self.lengths[direction] if self.lengths else None
-            with torch.inference_mode():
-                ids = translate(model, self.sources[s], s, t, counts)
-            out[direction] = bleu(self.tokenizer.decode(ids, self.languages[t]), self.references[t])
-        return out
-
-
 def export(folder: Path, out: Path, half: bool = True) -> None:
     """A trained model folder as it is shipped: float16, with what belongs to it."""
-    save_model(load_model(folder), out, half=half)
-    for name in BELONGINGS:
-        if (folder / name).exists():
-            shutil.copyfile(folder / name, out / name)
+    ModelFolder(folder).copy_to(ModelFolder(out), half)

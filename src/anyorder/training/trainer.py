@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.folder import own_weights, save_model, set_weights
+from anyorder.models.folder import save_model
 from anyorder.models.machine import keep_freed_memory
+from anyorder.models.weights import own_weights, set_weights
 from anyorder.training.batches import epochs
 from anyorder.training.checkpoint import Log, TrainingError, load_checkpoint, plot_log, save_checkpoint
 from anyorder.training.config import Stage

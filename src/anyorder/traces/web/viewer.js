@@ -87,7 +87,7 @@ function go(t) {
 // ---------------------------------------------------------------- keys, buttons
 
 function onKey(event) {
-  if (event.altKey || event.ctrlKey || event.metaKey || event.target.matches("select")) return;
+  if (event.altKey || event.ctrlKey || event.metaKey || event.target.matches("select, textarea, input:not(#scrub)")) return;
   const onButton = event.target.matches("button, summary");
   const keys = {
     " ": () => (onButton && !event.target.matches(".cell, #play") ? null : (state.playing ? pause() : play(), true)),

@@ -1,0 +1,70 @@
+"""A model of ours from its description, its description from a model, and weights by name."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anyorder.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+FORMAT = 1  # of what `config_of` gives; a reader of another format says so
+
+
+def classes() -> dict[str, Any]:
+    """The model classes by the `kind` that config.json names."""
+    from anyorder.models.autoregressive import Autoregressive
+    from anyorder.models.cmlm import ConditionalMasked
+    from anyorder.models.masked_translation import MaskedTranslation
+    from anyorder.models.pretrained import PretrainedLM
+
+    return {c.kind: c for c in (MaskedTranslation, Autoregressive, ConditionalMasked, PretrainedLM)}
+
+
+def build(config: dict[str, Any]) -> nn.Module:
+    """A model with fresh weights from the content of config.json."""
+    from anyorder.models.transformer import Architecture
+    from anyorder.models.translation import Symbols
+
+    kinds = classes()
+    if config.get("kind") not in kinds:
+        raise ModelError(f"unknown kind of model {config.get('kind')!r}: this version knows {', '.join(kinds)}")
+    try:
+        architecture = Architecture(**config["architecture"])
+        symbols = Symbols(**{field.name: config[f"{field.name}_id"] for field in fields(Symbols)})
+        model: nn.Module = kinds[config["kind"]](architecture, symbols, tuple(config["languages"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
+    return model
+
+
+def config_of(model: Any) -> dict[str, Any]:
+    """The content of config.json."""
+    ids = {f"{name}_id": value for name, value in asdict(model.symbols).items()}
+    architecture = asdict(model.architecture)
+    return {
+        "format": FORMAT, "kind": model.kind, "architecture": architecture, "languages": list(model.languages), **ids
+    }  # fmt: skip
+
+
+def own_weights(model: nn.Module) -> dict[str, Tensor]:
+    """The weights by name, each once: tied ones under their first name."""
+    return {name: p.detach() for name, p in model.named_parameters()}
+
+
+def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path = "the weights") -> None:
+    """Put `weights` into the model; complain unless they are exactly its own."""
+    import torch
+
+    mine = own_weights(model)
+    for what, names in (("misses", mine.keys() - weights.keys()), ("has an odd", weights.keys() - mine.keys())):
+        if names:
+            raise ModelError(f"{where} {what} {sorted(names)[0]!r} ({len(names)} such): it is of another model")
+    with torch.no_grad():
+        for name, p in mine.items():
+            if p.shape != weights[name].shape:
+                raise ModelError(f"{where}: {name} is {tuple(weights[name].shape)}, should be {tuple(p.shape)}")
+            p.copy_(weights[name])

@@ -1,0 +1,297 @@
+"""Generator: ids in, hypotheses out. Encode, propose lengths, canvases, batches, decode or search, score, choose.
+
+Held by whatever speaks strings (Translator, Writer), and by what needs none (distillation, validation, a server):
+
+    generator = anyorder.load("de-en").generator(to="en")
+    generator.generate([Input(source_ids)], Plan.of("easy-first", lengths=4))[0][0].ids
+
+Step by step it is `prepare` (inputs → rows with their contexts and first states), the core's steps over those rows,
+`hypotheses` (what was written → hypotheses with their scores) and `results.ranked`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyorder import recipes
+from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin, token_scores
+from anyorder.errors import PlanError, TextError
+from anyorder.models.machine import side_by_side
+from anyorder.models.translation import Source
+from anyorder.text.batching import ALIKE, TOKEN_BUDGET, WINDOW, Progress, batches, padded, seeds, silent
+from anyorder.text.plan import WHOLE, Plan, changed
+from anyorder.text.results import Hypothesis
+from anyorder.text.rows import Batch, Canvas, Input, Place
+from anyorder.text.search import Found, alive, search
+
+_METER = Lock()  # batches that run side by side add to one cost
+
+
+class Whole(NamedTuple):
+    """A text that is scored: its source, and which of its symbols count."""
+
+    source: Sequence[int]
+    tokens: Sequence[int]
+    start: int
+    stop: int
+
+
+@dataclass
+class Generator:
+    """A model that is ready to write: from sources in one direction, or (direction None) on canvases alone."""
+
+    model: Any
+    direction: tuple[int, int] | None = None  # source and target language, as indices into the model's
+    length: Length | None = None  # p(L|X); None: the model's own predictor, or its <eos>
+    learned: Order | None = None  # what the order "learned" means here
+    beside: Callable[[], Generator] | None = None  # the autoregressive model that rescores, made when it is needed
+    name: str = "model"
+    cost: Cost = field(default_factory=Cost)  # of everything this generator has done
+
+    @property
+    def causal(self) -> bool:
+        """Does it write from left to right only, to its own <eos>?"""
+        return getattr(self.model, "kind", "") == "autoregressive"
+
+    @property
+    def way(self) -> str:
+        """The direction by its languages, "de-en"."""
+        return "text" if self.direction is None else "-".join(self.model.languages[i] for i in self.direction)
+
+    @property
+    def room(self) -> int:
+        """Symbols that a source or a target may have."""
+        return int(self.model.architecture.positions) - 2
+
+    @property
+    def ban(self) -> tuple[int, ...]:
+        """Symbols that are no text."""
+        if hasattr(self.model, "special_ids"):
+            return tuple(self.model.special_ids)
+        s = self.model.symbols
+        ban = {s.bos, s.pad, s.unk, s.mask, *getattr(self.model, "banned", ())}
+        return tuple(ban if self.causal else ban | {s.eos})
+
+    # ------------------------------------------------------------------ all at once
+
+    def generate(
+        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each input, of all its canvases and all orders of the plan, polished if asked.
+
+        `keep` keeps their paths, for traces: canvases are then written one at a time. `progress` hears of every input
+        that is finished.
+        """
+        polish = plan.choosing.polish > 0
+        if polish and self.causal:
+            raise PlanError(f"{self.name} writes from left to right only: it cannot write a part anew (polish)")
+        written = self.write(inputs, plan, keep=keep, progress=silent if polish else progress)
+        found = [[h for some in each for h in some] for each in written]
+        if not polish:
+            return found
+        from anyorder.text.local_search import polished
+
+        return polished(self, inputs, found, plan, progress)
+
+    def write(
+        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+    ) -> list[list[list[Hypothesis]]]:
+        """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
+        decoders = [(one, self.decoder(one)) for one in plan.each]
+        out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
+        for window in _windows([i.size for i in inputs]):
+            made = side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan), window)
+            jobs = [
+                (some, batch, rows, one, decoder)
+                for some, batch in zip(window, list(made), strict=True)
+                for rows in self._parts(batch, plan.search.beam, alone=keep)
+                for one, decoder in decoders
+            ]
+            left = Counter(some[batch.places[n].input] for some, batch, rows, _, _ in jobs for n in rows)
+            done = side_by_side(lambda job: self._run(job[1].take(job[2]), *job[3:], keep), jobs)
+            for (some, batch, rows, _, _), hypotheses in zip(jobs, done, strict=True):
+                for place, found in zip((batch.places[n] for n in rows), hypotheses, strict=True):
+                    i = some[place.input]
+                    out[i] += [[] for _ in range(len(out[i]), place.canvas + 1)]
+                    out[i][place.canvas] += found
+                    left[i] -= 1
+                    if not left[i]:
+                        progress(1)
+        return out
+
+    def _parts(self, batch: Batch, beam: int, alone: bool) -> list[list[int]]:
+        """The rows of a batch in parts of like canvases, each under the token budget."""
+        if alone:
+            return [[n] for n in range(len(batch))]
+        width = max(map(len, batch.sources)) + 4
+        steps = [c.tokens.count(self.model.mask_id) for c in batch.canvases]
+        return batches([width + len(c.tokens) for c in batch.canvases], TOKEN_BUDGET, beam, steps)
+
+    def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[list[Hypothesis]]:
+        recipe = ("autoregressive" if self.causal else plan.writing.name) if keep else None
+        K, K1 = plan.search.beam, plan.search.positions
+        found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe)
+        self.spend(found.cost)
+        return self.hypotheses(batch, found, plan)
+
+    def spend(self, cost: Cost) -> None:
+        """Add to what this generator has cost."""
+        with _METER:
+            self.cost = total([self.cost, cost])
+
+    # ------------------------------------------------------------------ step by step
+
+    def prepare(self, inputs: Sequence[Input], plan: Plan) -> Batch:
+        """Rows for the core: each source is encoded once, for its lengths and for all of its canvases."""
+        context = self.encode([i.source for i in inputs])
+        bare = [n for n, i in enumerate(inputs) if not i.canvases]
+        proposed: dict[int, Sequence[Canvas]] = {}
+        if bare:
+            some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare))
+            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.search.lengths)
+            proposed = dict(zip(bare, blanks, strict=True))
+        each = [proposed.get(n, i.canvases) for n, i in enumerate(inputs)]
+        places = [Place(n, k) for n, some in enumerate(each) for k in range(len(some))]
+        canvases = [each[p.input][p.canvas] for p in places]
+        sources = [inputs[p.input].source for p in places]
+        tokens = padded([c.tokens for c in canvases], self.model.pad_id)
+        keys = seeds(plan.writing.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
+        prior = torch.tensor([c.log_length for c in canvases])
+        state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys)
+        owner = torch.tensor([p.input for p in places], dtype=torch.int64)
+        return Batch(sources, canvases, places, context.take(owner), state)
+
+    def _key(self, source: Sequence[int], canvas: Canvas) -> list[int]:
+        """What a row's randomness comes from: its own content."""
+        if not source:
+            return [*canvas.tokens, canvas.copy]
+        blank = canvas.tokens.count(self.model.mask_id) == len(canvas.tokens)
+        return [*source, len(canvas.tokens), *(() if blank else canvas.tokens)]
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> Any:
+        """The model's context of these sources, one row each."""
+        if self.direction is None:
+            return self.model.encode(None)
+        with torch.inference_mode():
+            return self.model.encode(Source(padded(sources, self.model.pad_id), *self.direction))
+
+    def propose(self, sizes: Sequence[int], context: Any, n: int) -> list[list[Canvas]]:
+        """p(L|X): blank canvases of the n best lengths for each source of these sizes, the likeliest first."""
+
+        def blank(length: int, log_length: float) -> Canvas:
+            return Canvas((self.model.mask_id,) * min(length, self.room), log_length)
+
+        if self.causal:  # it ends where it likes, on a canvas that is long enough
+            return [[blank(2 * size + 10, 0.0)] for size in sizes]
+        length = self.length
+        if length is None and hasattr(self.model, "log_length"):
+            length = Predicted(self.model.log_length)
+        if length is None:
+            raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
+        with torch.inference_mode():
+            lengths, logp = length.propose(torch.tensor(sizes), n, context)
+        rows = zip(lengths.tolist(), logp.tolist(), strict=True)
+        return [[blank(*one) for one in zip(*row, strict=True)] for row in rows]
+
+    def decoder(self, plan: Plan) -> Decoder:
+        """The composition of a plan with one order, for this model: it writes text only."""
+        if self.causal:
+            _check_causal(plan, self.name)
+            return replace(
+                recipes.autoregressive(0, self.model.symbols.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
+            )
+        if plan.writing.order == "learned" and self.learned is None:
+            raise PlanError(f"{self.name} has no learned order for {self.way}: train one, or use easy-first")
+        return plan.decoder(self.ban, {} if self.learned is None else {"learned": self.learned})
+
+    def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
+        """What was found on each row of a batch, with the score that the plan chooses by."""
+        skip = () if self.direction is None else (self.model.pad_id, self.model.symbols.eos)
+        where, sums = alive(found), found.logp.sum(-1)
+        each: list[Hypothesis] = []
+        for n, k in where:
+            ids = tuple(i for i in found.tokens[n, k, : len(batch.canvases[n].tokens)].tolist() if i not in skip)
+            logp, prior = tuple(found.logp[n, k, : len(ids)].tolist()), batch.canvases[n].log_length
+            path, score = None if found.path is None else found.path(k), float(found.score[n, k])
+            if plan.choosing.rescore == "written" and not self.causal:  # the path of the symbols that still stand
+                mean = (prior + float(sums[n, k])) / max(1, len(ids))
+            else:
+                mean = score / max(1, len(ids) + self.causal)
+            each.append(Hypothesis("", ids, (), logp, mean, score, prior, path))
+        if plan.choosing.rescore in WHOLE:
+            pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
+            scores = self.judge(pairs, plan.choosing.rescore)
+            each = [replace(h, score=score) for h, score in zip(each, scores, strict=True)]
+        out: list[list[Hypothesis]] = [[] for _ in batch.canvases]
+        for (n, _), h in zip(where, each, strict=True):
+            out[n].append(h)
+        return out
+
+    # ------------------------------------------------------------------ scores of whole texts
+
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], rescore: str) -> list[float]:
+        """Mean log p of whole (source, target) pairs, by this model ("pll") or the one beside it ("ar")."""
+        if rescore == "ar" and self.beside is None:
+            raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
+        scorer = self.beside() if rescore == "ar" and self.beside is not None else self
+        return [s / max(1, len(t) + scorer.causal) for s, (_, t) in zip(scorer.score(pairs), pairs, strict=True)]
+
+    def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
+        """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""
+        ends = [self.model.symbols.eos] if self.causal else []
+        usable = [i for i, (_, target) in enumerate(pairs) if target]
+        wholes = [Whole(pairs[i][0], [*pairs[i][1], *ends], 0, len(pairs[i][1]) + len(ends)) for i in usable]
+        out = [0.0] * len(pairs)
+        for i, values in zip(usable, self.log_probs(wholes), strict=True):
+            out[i] = float(values.sum())
+        return out
+
+    def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
+        """log p of each symbol that counts, given all the others (causal: those before it)."""
+        out: list[Tensor] = [torch.zeros(0) for _ in wholes]
+        for part in batches([len(w.source) + len(w.tokens) + 4 for w in wholes]):
+            some = [wholes[i] for i in part]
+            tokens = padded([w.tokens for w in some], self.model.pad_id)
+            columns = torch.arange(tokens.shape[1])
+            span = torch.tensor([(w.start, w.stop) for w in some])
+            counts = (columns >= span[:, :1]) & (columns < span[:, 1:])
+            unique = {tuple(w.source): None for w in some}
+            index = {source: n for n, source in enumerate(unique)}
+            context = self.encode(list(unique)).take(torch.tensor([index[tuple(w.source)] for w in some]))
+            state = begin(tokens, self.model.mask_id, self.model.pad_id, open=counts)
+            cost = Cost()
+            values = token_scores(self.model, context, state, masked=not self.causal, cost=cost)
+            self.spend(cost)
+            for n, i in enumerate(part):
+                out[i] = values[n, counts[n]]
+        return out
+
+
+def _windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
+    """Inputs by their sizes: like ones together, to be encoded together; some hundred of them at a time."""
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i], reverse=True)
+    for start in range(0, len(order), WINDOW):
+        window = order[start : start + WINDOW]
+        yield [[window[i] for i in part] for part in batches([sizes[i] for i in window], alike=ALIKE)]
+
+
+def _check_causal(plan: Plan, name: str) -> None:
+    """Refuse what has no meaning for a model that writes from left to right to its own end."""
+    free = {"temperature", "top_k", "top_p", "seed", "beam"}
+    for option in changed(plan.writing) + changed(plan.search):
+        if option not in free:
+            raise PlanError(
+                f"{name} writes from left to right to its own end: {option} could have no effect (leave it out)"
+            )
+
+
+def total(costs: Sequence[Cost]) -> Cost:
+    """The sum of several costs."""
+    return Cost(sum(c.forwards for c in costs), sum(c.canvases for c in costs), sum(c.head_rows for c in costs))

@@ -1,0 +1,61 @@
+"""What a generator is given and works on: inputs as ids, canvases to write on, and both as rows of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from anyorder.core import State
+
+
+@dataclass(frozen=True)
+class Canvas:
+    """What a hypothesis is written on."""
+
+    tokens: tuple[int, ...]  # mask_id where it is to be written
+    log_length: float = 0.0  # log p(L|X)
+    copy: int = 0  # canvases that are alike draw other numbers if their copies differ
+
+
+@dataclass(frozen=True)
+class Input:
+    """X as ids (none for a language model), and the canvases to write on; without any, lengths are proposed."""
+
+    source: tuple[int, ...] = ()
+    canvases: tuple[Canvas, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Tokens that it is sorted by: its source, and its longest canvas where that is known."""
+        return len(self.source) + 2 + max((len(c.tokens) for c in self.canvases), default=0)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Whose row it is: the input, and which of its canvases."""
+
+    input: int
+    canvas: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Canvases as N rows of the core, ready for its steps; every source was encoded once."""
+
+    sources: list[tuple[int, ...]]  # of each row
+    canvases: list[Canvas]
+    places: list[Place]
+    context: Any  # the model's, one row per canvas
+    state: State
+
+    def __len__(self) -> int:
+        return len(self.canvases)
+
+    def take(self, rows: Sequence[int]) -> Batch:
+        """Some of the rows."""
+        index = torch.tensor(rows, dtype=torch.int64)
+        sources, canvases, places = ([some[i] for i in rows] for some in (self.sources, self.canvases, self.places))
+        return Batch(sources, canvases, places, self.context.take(index), self.state.take(index).trim())  # type: ignore[arg-type]

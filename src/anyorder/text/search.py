@@ -1,0 +1,77 @@
+"""From canvases to hypotheses: one call that decodes or searches, and what it remembers of the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from anyorder.core import Beam, Cost, Decoder, Model, State, Step, beam, decode, unroll
+from anyorder.traces.record import Strings, record, record_path
+from anyorder.traces.trace import Trace
+
+ALTERNATIVES = 5  # symbols that a trace shows beside each that was written
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """How a hypothesis was written: what a trace is made of, without decoding again."""
+
+    recipe: str
+    first: State  # its canvas, one row
+    cost: Cost
+    steps: tuple[Step, ...] = ()  # where it was decoded
+    beam: tuple[Beam, int] | None = None  # where it was searched for: the beams of the row, and which of them
+
+    def trace(self, strings: Strings, **header: Any) -> Trace:
+        """As a trace; `strings` turns ids into tokens, `header` goes into it."""
+        if self.beam is None:
+            return record(self.steps, 0, strings, self.cost, recipe=self.recipe, **header)
+        found, k = self.beam
+        return record_path(
+            self.first, found.path[0, k], found.symbol[0, k], found.gain[0, k], float(found.score[0, k]), self.cost,
+            strings, recipe=self.recipe, **header,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """K hypotheses of each of N rows, best first by path score."""
+
+    tokens: Tensor  # (N, K, L)
+    logp: Tensor  # (N, K, L) log p of each symbol when it was written
+    score: Tensor  # (N, K) log p(G|X); −inf where there are fewer than K
+    cost: Cost
+    path: Callable[[int], Path] | None = None  # how the k-th of a single row was written, where that was kept
+
+
+def search(
+    model: Model, context: Any, state: State, decoder: Decoder, K: int = 1, K1: int = 1, *, keep: str | None = None
+) -> Found:
+    """Greedy (or sampled) decoding for K = K′ = 1, else length-conditioned beam search.
+
+    `keep` names the recipe under which the paths of a single row are kept, with the alternatives of each step.
+    """
+    if keep is not None and len(state.tokens) != 1:
+        raise ValueError(f"the path of one row at a time can be kept, got {len(state.tokens)} rows")
+    if K > 1 or K1 > 1:
+        b = beam(model, context, state, decoder, K, K1)
+        path = None if keep is None else lambda k: Path(keep, state, b.cost, beam=(b, k))
+        return Found(b.tokens, b.logp, b.score, b.cost, path)
+    if keep is None:
+        r = decode(model, context, state, decoder)
+        return Found(r.tokens[:, None], r.logp[:, None], r.score[:, None], r.cost)
+    cost = Cost()
+    steps = tuple(unroll(model, context, state, decoder, cost=cost, alternatives=ALTERNATIVES))
+    end = steps[-1].state if steps else state
+    kept = Path(keep, state, cost, steps)
+    return Found(end.tokens[:, None], end.logp[:, None], end.score[:, None], cost, lambda k: kept)
+
+
+def alive(found: Found) -> list[tuple[int, int]]:
+    """(row, k) of every hypothesis that exists."""
+    rows: list[list[int]] = (found.score > -torch.inf).nonzero().tolist()
+    return [(n, k) for n, k in rows]

@@ -1,0 +1,218 @@
+"""Writing: what makes a Decoder, in words a person types: order, count, steps, region, conditionals, temperatures."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar, get_args
+
+from anyorder import recipes
+from anyorder.core import (
+    Coordinates,
+    Count,
+    Decoder,
+    Order,
+    Region,
+    Symbols,
+    Times,
+    anneal,
+    block,
+    constant,
+    dilated,
+    entropy_bound,
+    even,
+    everywhere,
+    factor,
+    fixed,
+    kl_stable,
+    masked,
+    revisit,
+    threshold,
+    whole,
+)
+from anyorder.errors import PlanError
+
+Made = TypeVar("Made")
+Conditionals = Literal["visible", "masked"]
+COUNTS: dict[str, Callable[..., Count]] = {
+    "fixed": fixed, "constant": constant, "even": even, "anneal": anneal, "threshold": threshold, "factor": factor,
+    "entropy-bound": entropy_bound, "kl-stable": kl_stable, "whole": lambda: whole,
+}  # fmt: skip
+REGIONS: dict[str, Callable[..., Region]] = {
+    "masked": lambda: masked, "everywhere": lambda: everywhere, "revisit": lambda: revisit, "block": block,
+    "dilated": dilated,
+}  # fmt: skip
+SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
+_CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\(([^()]*)\))?\s*")
+
+
+@dataclass(frozen=True)
+class Writing:
+    """What makes a Decoder. An option that could have no effect beside the others is refused."""
+
+    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a recipe such as "mask-predict(10)",
+    # a policy's file, or one's own; "a | b" is several, whose candidates are compared with each other
+    count: str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions per step
+    steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
+    among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
+    conditionals: Conditionals = "visible"  # how an order sees a written position: as it stands, or (the paper) masked
+    temperature: float = 0.0  # of symbols; 0 is greedy
+    order_temperature: float = 0.0  # of positions; 0 takes the best
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0  # of everything that is drawn
+
+    def __post_init__(self) -> None:
+        if self.conditionals not in get_args(Conditionals):
+            raise PlanError(f"conditionals are {' or '.join(get_args(Conditionals))}; got {self.conditionals!r}")
+
+    @property
+    def name(self) -> str:
+        """What a trace calls it."""
+        return self.order if isinstance(self.order, str) else "custom"
+
+    @property
+    def each(self) -> tuple[Writing, ...]:
+        """One for each of several orders, "a | b"; mostly this one alone."""
+        if not isinstance(self.order, str) or "|" not in self.order:
+            return (self,)
+        names = [name.strip() for name in self.order.split("|")]
+        if not all(names):
+            raise PlanError(f"order {self.order!r}: a name is missing beside |")
+        return tuple(replace(self, order=name) for name in names)
+
+    def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
+        """The composition, never writing the symbols `ban`; `named` are further orders by their names ("learned")."""
+        try:
+            composed = self._compose(named or {})
+            symbols = self._symbols(composed.symbols)
+        except PlanError:
+            raise
+        except ValueError as error:
+            raise PlanError(str(error)) from error
+        if self.conditionals == "masked":  # what was seen in the pass before is of the visible kind
+            coordinates = replace(composed.coordinates, conditionals="masked", reuse=False)
+            composed = replace(composed, coordinates=coordinates)
+        return replace(composed, symbols=replace(symbols, ban=tuple({*symbols.ban, *ban})))
+
+    def symbols(self) -> Symbols:
+        """How symbols are drawn, whatever the order."""
+        return self._symbols(Symbols())
+
+    def _symbols(self, own: Symbols) -> Symbols:
+        """The symbols of a recipe, with what was given instead of its own."""
+        if not (self.temperature or self.top_k or self.top_p):
+            return own
+        drawn = Symbols(self.temperature or own.temperature, self.top_k, self.top_p)
+        if not drawn.temperature:
+            raise PlanError("top_k and top_p say among which symbols one is drawn: add a temperature, such as 1")
+        return replace(own, temperature=drawn.temperature, top_k=drawn.top_k, top_p=drawn.top_p)
+
+    def _compose(self, named: Mapping[str, Order]) -> Decoder:
+        if isinstance(self.order, Decoder):
+            self._complete("a Decoder", "build them into it")
+            if self.temperature or self.top_k or self.top_p or self.conditionals != "visible":
+                raise PlanError("a Decoder has its own symbols and conditionals: build them into it instead")
+            return self.order
+        if recipe := self._recipe():
+            return recipe
+        order = self._order(named)
+        twice = self.steps == "2L"
+        if isinstance(self.steps, str) and self.steps not in ("L", "2L"):
+            raise PlanError(f"steps is a whole number, 'L' or '2L'; got {self.steps!r}")
+        steps = self.steps if isinstance(self.steps, int) else None
+        if steps is not None and steps < 1:
+            raise PlanError(f"steps must be at least 1, got {steps}")
+        count, used = self._count(order, steps)
+        among = self._among(count.name.split("(")[0], twice)
+        anew = among is everywhere  # written positions are chosen again
+        if steps is not None and not (used or anew or among is revisit):
+            raise PlanError(
+                f"with count {self.count!r} a text is written when it is written: steps={steps} could have no effect "
+                "(leave out steps or count)"
+            )
+        if twice and among is not revisit:
+            raise PlanError("steps '2L' goes over everything twice, in its own region: leave out among")
+        coordinates = Coordinates(
+            order, count, among, self.order_temperature, reuse=anew and bool(order.reads) and not self.order_temperature
+        )
+        fixed_steps = steps if anew or among is revisit else None
+        return Decoder(coordinates, steps=Times(2) if twice else fixed_steps)
+
+    def _complete(self, what: str, instead: str) -> None:
+        """Refuse what a complete composition has of its own."""
+        if self.count or self.among or self.order_temperature or self.steps not in (None, "L"):
+            raise PlanError(f"{what} has its own count, steps and region: {instead} instead")
+
+    def _recipe(self) -> Decoder | None:
+        """What "wino(0.6, 0.9)" names; None if the order is no family of recipes."""
+        match = _CALL.fullmatch(self.order) if isinstance(self.order, str) else None
+        if match is None or (match[1] not in recipes.FAMILIES and match[2] is None):
+            return None
+        self._complete(match[1], "put its numbers in the brackets")
+        name, arguments = _call(match[0], recipes.FAMILIES, "recipe")
+        return _made(recipes.FAMILIES[name], name, arguments)
+
+    def _order(self, named: Mapping[str, Order]) -> Order:
+        if isinstance(self.order, Order):
+            return self.order
+        assert isinstance(self.order, str)
+        if "|" in self.order:
+            raise PlanError(f"{self.order!r} is several orders: what they write can be compared, but here is one text")
+        if self.order in named:
+            return named[self.order]
+        if self.order.endswith(".safetensors"):
+            from anyorder.models.policy import Policy
+
+            return Policy.load(self.order)
+        return recipes.order_of(self.order, named)
+
+    def _count(self, order: Order, steps: int | None) -> tuple[Count, bool]:
+        """The count, and whether it makes use of the number of steps."""
+        if self.count is None:
+            own: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
+            return (constant(steps), True) if steps else (own, False)
+        if self.count.strip().isdigit():
+            return fixed(int(self.count)), False
+        name, arguments = _call(self.count, COUNTS, "count")
+        scheduled = name in SCHEDULED and not arguments
+        if scheduled:
+            if steps is None:
+                raise PlanError(f"count {name!r} needs a number of steps: add steps, as in steps=10")
+            arguments = [steps]
+        return _made(COUNTS[name], name, arguments), scheduled
+
+    def _among(self, count: str, twice: bool) -> Region:
+        if self.among is None:
+            return revisit if twice else everywhere if count == "anneal" else masked
+        name, arguments = _call(self.among, REGIONS, "region")
+        return _made(REGIONS[name], name, arguments)
+
+
+def _call(text: str, known: Mapping[str, object], what: str) -> tuple[str, list[float]]:
+    """'threshold(0.9)' → ('threshold', [0.9])."""
+    match = _CALL.fullmatch(text)
+    name = match[1].replace("_", "-") if match else text
+    if match is None or name not in known:
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise PlanError(f"no {what} {text!r}; {hint}there are {', '.join(known)}")
+    try:
+        arguments = [float(a) for a in match[2].split(",")] if match[2] and match[2].strip() else []
+    except ValueError:
+        raise PlanError(f"{what} {text!r}: what is in the brackets must be numbers") from None
+    return name, arguments
+
+
+def _made(make: Callable[..., Made], name: str, arguments: list[float]) -> Made:
+    values = [int(a) if a == int(a) else a for a in arguments]
+    try:
+        return make(*values)
+    except TypeError:
+        wanted = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
+        raise PlanError(
+            f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})"
+        ) from None

@@ -1,0 +1,115 @@
+"""The puzzles of the examples: their rules, their models, and the form whose right order is known."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "puzzles"))
+from forms import BLANK, ZERO, Layout, forms
+from grids import Shape, puzzles, random_grids, solutions
+from learning import HANDCRAFTED, Puzzle, Puzzles, PuzzleTask, fit
+from sudoku import GridModel
+
+from anyorder.core import Coordinates, Count, Decoder, Model, NoContext, Order, decode
+from anyorder.core.count import ONE
+from anyorder.training.ppo import PolicyTrainer
+
+
+@pytest.mark.parametrize("shape", [Shape(2, 2), Shape(2, 3), Shape(3, 3)])
+def test_every_row_column_and_box_holds_every_symbol(shape: Shape) -> None:
+    grids = random_grids(shape, 20, random.Random(0), seeds=3)
+    for kind in range(3):
+        index = torch.tensor([unit[kind] for unit in shape.units])
+        for unit in range(shape.side):
+            symbols = grids[:, index == unit].sort(-1).values
+            assert torch.equal(symbols, torch.arange(1, shape.side + 1).expand_as(symbols))
+    assert len(grids.unique(dim=0)) > 10
+
+
+def test_puzzles_have_exactly_the_solution_they_came_from() -> None:
+    shape, rng = Shape(2, 2), random.Random(1)
+    grids = random_grids(shape, 10, rng)
+    made = puzzles(shape, grids, rng, clues=4)
+    for puzzle, grid in zip(made.tolist(), grids.tolist(), strict=True):
+        assert solutions(shape, puzzle, limit=5) == [grid]
+        assert 4 <= sum(v > 0 for v in puzzle) < 9
+    assert len(solutions(shape, [0] * 16, limit=1000)) == 288  # all 4×4 grids
+    assert solutions(shape, [1, 1] + [0] * 14) == []
+
+
+def test_the_model_learns_and_every_order_fills_the_grid() -> None:
+    shape, rng = Shape(2, 2), random.Random(2)
+    grids = random_grids(shape, 200, rng)
+    torch.manual_seed(0)
+    model = GridModel(shape, width=16, layers=1)
+    assert isinstance(model, Model)
+
+    def draw() -> tuple[NoContext, torch.Tensor]:
+        return NoContext(), grids[torch.randint(len(grids), (64,))]
+
+    first = fit(model, draw, 1, 3e-3)
+    assert fit(model, draw, 80, 1e-2) < 0.9 * first
+    some = Puzzles(NoContext(), puzzles(shape, grids[:8], rng, clues=6), grids[:8])
+    task = PuzzleTask(model, some, some)
+    for order in HANDCRAFTED.values():
+        assert 0 <= task.validate(order) <= 100
+    episodes = task.draw(4, torch.Generator().manual_seed(0))
+    clues = ~episodes.state.open
+    assert torch.equal(episodes.state.tokens[clues], episodes.references[clues])
+
+
+def test_forms_obey_their_rules() -> None:
+    layout = Layout()
+    g = torch.Generator().manual_seed(0)
+    notes, values = layout.draw(400, g, complete=True)
+    back = notes.field.argsort(-1)  # position of each field
+    note, value = notes.note.gather(1, back), values.gather(1, back) - ZERO
+    assert torch.equal(value[:, 0:8:2], note[:, 0:8:2])
+    assert torch.equal(value[:, 1:8:2], (value[:, 0:8:2] + note[:, 1:8:2]) % 7)
+    assert torch.equal(value[:, 9:], (value[:, 8:-1] + note[:, 9:]) % 7) and torch.equal(value[:, 8], note[:, 8])
+    notes, values = layout.draw(400, g, complete=False)
+    value = values.gather(1, notes.field.argsort(-1))
+    blank = value[:, 0:8:2] == BLANK
+    assert (value[:, 1:8:2][blank] == ZERO).all() and 0.75 < blank.float().mean() < 0.85
+    order = layout.rank(torch.arange(layout.fields)).argsort(descending=True, stable=True).tolist()
+    assert sorted(order[:4]) == [0, 2, 4, 6] and order[4:9] == [8, 9, 10, 11, 12]
+
+
+@pytest.fixture(scope="module")
+def small() -> Puzzle:
+    """A smaller form, so that this takes seconds; the example's own has 13 fields."""
+    puzzle = forms(0, Layout(bills=2, chain=0, digits=3), steps=400)
+    puzzle.fit()
+    quick = {"iterations": 12, "generations": 64, "update_batch": 256, "validate_every": 12, "learning_rate": 3e-3}
+    return replace(puzzle, settings=replace(puzzle.settings, **quick))  # type: ignore[arg-type]
+
+
+def share(puzzle: Puzzle, order: Order, count: Count = ONE) -> float:
+    return float(puzzle.task.solved(order, puzzle.test, count).float().mean())
+
+
+def test_where_confidence_misleads_reinforcement_finds_the_order(small: Puzzle) -> None:
+    assert small.known is not None and share(small, small.known) > 0.9
+    assert max(share(small, HANDCRAFTED[n]) for n in ("uniform", "left2right", "confidence", "margin", "entropy")) < 0.7
+    policy = PolicyTrainer(small.task, small.settings.policy(small.model.width, {}), small.settings).run()
+    assert share(small, policy) >= 0.95 * share(small, small.known)
+
+
+def test_and_how_many_positions_a_pass_may_write(small: Puzzle) -> None:
+    s = replace(small.settings, several=True, price=0.1, iterations=40)
+    trainer = PolicyTrainer(small.task, s.policy(small.model.width, {}), s)
+    for _ in range(s.iterations):
+        trainer.step()
+    policy = trainer.policy.eval()
+    state = small.task.start(small.test)
+    done = decode(
+        small.model, small.test.context, state, Decoder(Coordinates(policy, policy.count), small.task.symbols)
+    )
+    assert done.steps.float().mean() < 2.2  # amounts, then totals; one at a time it would be four
+    assert share(small, policy, policy.count) >= 0.95 * share(small, small.known or policy)
