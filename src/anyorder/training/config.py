@@ -45,7 +45,8 @@ class Tokens:
 
     vocabulary: int = 8000
     moses: bool = False  # the paper's Moses tokenisation before BPE; false: lossless on raw text
-    file: str = ""  # a tokenizer.json to use instead of training one
+    file: str = ""  # a tokenizer.json to use instead of training one …
+    model: str = ""  # … or a model, shipped or a folder, whose vocabulary is used
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Stage:
     objective: str  # masked-lm | masked-translation | autoregressive | cmlm
     steps: int  # updates
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
-    target: str = ""  # a folder that `anyorder distill` wrote: its pairs instead of the data's
+    target: str = ""  # one of [distill], or a folder that `anyorder distill` wrote: its pairs instead of the data's
     back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets
     tokens: int = 4096  # tokens a batch and process, padding included …
     sentences: int = 0  # … or at most so many sentences; 0: no such limit
@@ -103,6 +104,18 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Distillation:
+    """Which sentences are translated, by whom and how."""
+
+    teacher: str  # a model folder, a shipped model, or a stage of the same configuration
+    beam: int = 1  # of an autoregressive teacher
+    best_of: int = 1  # of that many candidates the one nearest to people's translation, where there is one
+    limit: int = 0  # sentences per direction; 0: all
+    monolingual: bool = False  # the configuration's monolingual texts too
+    engine: str = "anyorder"  # anyorder | ctranslate2 (autoregressive teachers; needs the extra [bench])
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run: data, vocabulary, model, and the stages in order."""
 
@@ -111,6 +124,7 @@ class Config:
     tokenizer: Tokens
     model: Sizes
     stages: list[Stage]
+    distill: dict[str, Distillation] = field(default_factory=dict)  # written before a stage that names one begins
 
 
 OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm")
@@ -171,6 +185,8 @@ def _check(config: Config) -> None:
     """What types alone do not say."""
     if len(config.data.languages) != 2:
         raise ConfigError(f"data.languages must name two languages, not {config.data.languages}")
+    if config.tokenizer.file and config.tokenizer.model:
+        raise ConfigError("tokenizer: give file or model, not both")
     for i, corpus in enumerate([*config.data.train, *config.data.valid]):
         given = [bool(corpus.files), bool(corpus.tsv), bool(corpus.hub), bool(corpus.copy)]
         if sum(given) != 1:
@@ -198,6 +214,8 @@ def _check(config: Config) -> None:
             raise ConfigError(f"{where}: give target or back, not both")
         if (stage.target or stage.back) and stage.objective == "masked-lm":
             raise ConfigError(f"{where}: masked-lm learns from single sentences; target and back are pairs")
+        if stage.name in config.distill:
+            raise ConfigError(f"{where}: [distill] has that name too")
         if not 0 <= stage.mask_low <= stage.mask_high <= 1:
             raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
         if stage.objective != "cmlm" and (stage.copies, stage.own, stage.check) != (1, 0.0, 0.0):
@@ -211,5 +229,17 @@ def _check(config: Config) -> None:
             if getattr(stage, name) < 1:
                 raise ConfigError(f"{where}: {name} must be at least 1")
         seen.add(stage.name)
+    for name, one in config.distill.items():
+        if not name or "/" in name or name.startswith("."):
+            raise ConfigError(f"distill.{name}: a name without slashes, please")
+        for setting in ("beam", "best_of"):
+            if getattr(one, setting) < 1:
+                raise ConfigError(f"distill.{name}: {setting} must be at least 1")
+        if one.best_of > one.beam and one.engine == "ctranslate2":
+            raise ConfigError(f"distill.{name}: a beam of {one.beam} has no {one.best_of} candidates: raise beam")
+        if one.engine not in ("anyorder", "ctranslate2"):
+            raise ConfigError(f"distill.{name}: engine must be anyorder or ctranslate2, not {one.engine!r}")
+        if one.limit < 0:
+            raise ConfigError(f"distill.{name}: limit must be at least 0 (0: all)")
     if not config.stages:
         raise ConfigError("no [[stages]]: there is nothing to train")
