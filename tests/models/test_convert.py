@@ -139,7 +139,10 @@ def test_the_command(files: Path) -> None:
     assert failed.exit_code == 2 and "truncated" in failed.output and not (files / "other").exists()
     (files / "file").write_text("")
     torch.save(checkpoint(), files / "model.pth")
-    assert "can not write" in run(app, [str(files / "model.pth"), str(files / "file")]).output
+    before = (files / "out" / "model.safetensors").read_bytes()
+    for taken in ("file", "out"):  # a folder is new, or nothing is written
+        assert "not empty" in run(app, [str(files / "model.pth"), str(files / taken)]).output
+    assert (files / "out" / "model.safetensors").read_bytes() == before
 
 
 @pytest.mark.skipif(not REFERENCE.exists(), reason="no reference files: set ANYORDER_SHARED to their folder")

@@ -279,3 +279,33 @@ def test_ctranslate2_as_a_teacher_writes_what_ours_writes(tmp_path: Path) -> Non
     sources = [[7, 8, 9, 10], [11, 12]]
     ours, theirs = (teacher(ModelFolder(folder), engine, 1)(sources, (0, 1), 1) for engine in ENGINES)
     assert [a[0][:4] for a in ours] == [b[0][:4] for b in theirs]  # they end hopeless texts at other lengths
+
+
+def test_a_finished_folder_is_not_taken_for_another_runs(tmp_path: Path) -> None:
+    settings = config(stage(steps=2))
+    train(settings, tmp_path / "run")
+    train(replace(settings, stages=[stage(steps=2, save_minutes=9.0)]), tmp_path / "run")  # of no consequence
+    data = settings.data
+    others = [
+        replace(settings, data=replace(data, train=[replace(data.train[0], seed=99)])),
+        replace(settings, data=replace(data, languages=["a", "c"])),
+        replace(settings, model=replace(settings.model, ffn=8)),
+        replace(settings, stages=[stage(steps=2, learning_rate=0.5)]),
+        replace(settings, stages=[stage(steps=4, objective="autoregressive")]),
+    ]
+    for other in others:
+        with pytest.raises(TrainingError, match="is of another run"):
+            train(other, tmp_path / "run")
+    train(replace(settings, stages=[stage(steps=3, learning_rate=0.5)]), tmp_path / "run")  # there is more to do
+    teacher = tmp_path / "run" / "masked" / "best"
+    made = Distillation("teacher", limit=5)
+    distill(settings, ModelFolder(teacher), tmp_path / "distilled", made)
+    with pytest.raises(TrainingError, match="beam was 1, is 2"):
+        distill(settings, ModelFolder(teacher), tmp_path / "distilled", replace(made, beam=2))
+
+
+def test_a_damaged_cache_is_made_again(tmp_path: Path) -> None:
+    settings = config(stage(steps=1))
+    train(settings, tmp_path)
+    (tmp_path / "corpus.pt").write_bytes(b"no cache")
+    train(replace(settings, stages=[stage(steps=2)]), tmp_path)

@@ -6,6 +6,7 @@ Only the module of the command asked for is imported, and commands import what i
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -13,8 +14,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from anyorder.cli._errors import FAILURE, OURS, for_people
+from anyorder.cli._guard import guarded
+from anyorder.cli._terminal import drop_output, open_streams, visible
+
 FIRST = ("translate", "fill", "infill", "generate", "score", "models", "view")  # in the help; others follow by name
-USAGE, FAILURE = 2, 1
 
 
 def commands() -> list[str]:
@@ -31,7 +35,7 @@ def build(names: Sequence[str]) -> typer.Typer:
     app.callback()(_about)
     for name in names:
         module = importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
-        app.command(name)(getattr(module, name.replace("-", "_")))
+        app.command(name)(guarded(getattr(module, name.replace("-", "_"))))
     return app
 
 
@@ -52,38 +56,25 @@ def _about(
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line and leave: 0 done, 1 failed, 2 asked wrongly, 130 stopped with Ctrl-C."""
+    """Run a command line and leave: 0 done, 1 failed, 2 asked wrongly, 70 our mistake, 130 stopped with Ctrl-C."""
     args = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
     known = commands()
     try:
-        build(args[:1] if args and args[0] in known else known)(args=args, prog_name="anyorder")
+        try:
+            build(args[:1] if args and args[0] in known else known)(args=args, prog_name="anyorder")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        message = _for_people(error)
-        if message is None:
+        if isinstance(error, OSError):
+            drop_output()  # or the interpreter would complain once more when it leaves
+        if isinstance(error, BrokenPipeError):  # whoever reads has seen enough
+            sys.exit(FAILURE)
+        code, message = for_people(error)
+        if code == OURS and os.environ.get("ANYORDER_TRACEBACK"):
             raise
-        print(f"anyorder: {message}", file=sys.stderr)
-        from anyorder.errors import UsageError
-
-        sys.exit(USAGE if isinstance(error, UsageError) else FAILURE)
+        print(f"anyorder: {visible(message, lines=True)}", file=sys.stderr)
+        sys.exit(code)
     sys.exit(0)
-
-
-def _for_people(error: Exception) -> str | None:
-    """What to say of an error that a user can do something about; None for one that is our mistake."""
-    if type(error).__module__.startswith("anyorder."):
-        return str(error)
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"can not use {error.filename}: {error.strerror}"
-    if isinstance(error, ValueError) and _raised_in(error).startswith(("anyorder.core.", "anyorder.models.")):
-        return str(error)  # written for whoever composes a decoder
-    return None
-
-
-def _raised_in(error: Exception) -> str:
-    """The module that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from anyorder.cli import _show, _stream
+from anyorder.cli._outputs import Outputs
+from anyorder.cli._terminal import shown, visible
+from anyorder.files import FileError, write_whole
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -32,38 +35,58 @@ class Job:
     failed: int = field(default=0, init=False)
 
     def texts(self, texts: Sequence[str], path: Path | None) -> None:
-        """Translate the texts of a command line."""
-        with _stream.output(path, False) as (out, _):
-            self._do(1, texts, out, "text")
+        """Translate the texts of a command line; a file is written whole."""
+        lines = self._do(1, texts, "text")
+        if path is None:
+            for line in lines:
+                sys.stdout.write(shown(line, sys.stdout))
+            sys.stdout.flush()
+        else:
+            write_whole(path, "".join(lines))
+        self.watch.commit()
 
-    def stream(self, raw: BinaryIO, name: str, path: Path | None, resume: bool) -> None:
+    def stream(self, raw: BinaryIO, name: str, path: Path | None, resume: bool, settings: dict[str, Any]) -> None:
         """Translate every line; what is finished is written, whatever happens next."""
-        with _stream.output(path, resume) as (out, done):
-            before = done
+        done = before = 0
+        with Outputs([path, self.watch.file], settings) as outputs:
+            if resume:
+                outputs.resume()
+            self.watch.sink = outputs.sinks[1]
+            sizes = [block.lines for block in outputs.blocks]
+            before = sum(sizes)
             try:
-                with _stream.progress(raw, out, done) as advance:
-                    for number, lines in _stream.windows(raw, name, skip=done):
-                        self._do(number, lines, out, "line")
-                        done = number + len(lines) - 1
+                with _stream.progress(raw, sys.stdout, before) as advance:
+                    for n, (number, lines) in enumerate(_stream.windows(raw, name, sizes)):
+                        if n < len(sizes):
+                            outputs.check(n, number, lines)
+                            done += len(lines)
+                            continue
+                        for line in self._do(number, lines, "line"):
+                            outputs.sinks[0].write(line)
+                        outputs.commit(lines)
+                        done += len(lines)
                         advance(len(lines))
-            except KeyboardInterrupt:
-                hint = "; add --resume to go on" if path else ""
-                print(f"anyorder: stopped after line {done}{hint}", file=sys.stderr)
+                if done < before:
+                    raise FileError(f"{name} has {done} lines, but {path} has translations of {before}")
+                outputs.begin()  # of an empty input an empty output
+            except BaseException as problem:
+                hint = "; add --resume to go on" if path and outputs.record else ""
+                if isinstance(problem, (KeyboardInterrupt, FileError)) and done >= before:
+                    print(f"anyorder: stopped after line {done}{hint}", file=sys.stderr)
                 raise
             if self.failed:
                 print(f"anyorder: {self.failed} of {done - before} lines are left empty", file=sys.stderr)
 
-    def _do(self, number: int, texts: Sequence[str], out: TextIO, what: str) -> None:
+    def _do(self, number: int, texts: Sequence[str], what: str) -> Iterator[str]:
         traced, plan = self.watch.wanted, self.plan
         found = self.translator.translate(texts, self.to, source=self.source, plan=plan, traced=traced)
         for n, result in enumerate(found):
             if result.error:
                 self.failed += 1
-                print(f"anyorder: {what} {number + n}: {result.error}", file=sys.stderr)
+                print(f"anyorder: {what} {number + n}: {visible(result.error)}", file=sys.stderr)
             elif result.trace is not None:
-                self.watch(result.trace, out)
-            out.write(self._line(number + n, result))
-        out.flush()
+                self.watch(result.trace)
+            yield self._line(number + n, result)
 
     def _line(self, number: int, result: Translation) -> str:
         if self.as_json:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from anyorder.cli._guard import WRITTEN
+from anyorder.cli._terminal import shown
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -101,7 +105,9 @@ Compiled = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.", rich_help_panel=SHOW)]
 Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]
 TraceFile = Annotated[
-    Path | None, typer.Option("--trace", help="Write the steps to this file (JSON lines).", rich_help_panel=SHOW)
+    Path | None,
+    typer.Option("--trace", help="Write the steps to this file (JSON lines).", rich_help_panel=SHOW),
+    WRITTEN,
 ]
 View = Annotated[bool, typer.Option("--view", help="Play the writing in the browser.", rich_help_panel=SHOW)]
 LanguageModel = Annotated[
@@ -139,6 +145,12 @@ def open_writer(name: str, diffusion: bool = False) -> Writer:
 def say(text: str, score: float, as_json: bool, **more: Any) -> None:
     """One result: its score and text, or everything as JSON."""
     if as_json:
-        typer.echo(json.dumps({"text": text, "score": score, **more}, ensure_ascii=False))
+        echo(json.dumps({"text": text, "score": score, **more}, ensure_ascii=False))
     else:
-        typer.echo(f"{score:.4f}\t{text}")
+        echo(f"{score:.4f}\t{text}")
+
+
+def echo(line: str) -> None:
+    """A line to standard output."""
+    sys.stdout.write(shown(line + "\n", sys.stdout))
+    sys.stdout.flush()

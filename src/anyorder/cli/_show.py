@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
@@ -10,6 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from anyorder.cli._outputs import Sink
+from anyorder.cli._terminal import visible
+from anyorder.files import FileError, write_whole
 from anyorder.traces.pieces import Piece, pieces
 from anyorder.traces.trace import Trace, replay, write
 
@@ -28,22 +32,30 @@ class Watch:
     show: bool = False
     file: Path | None = None
     view: bool = False
+    sink: Sink | None = field(default=None, init=False)  # of the file
     traces: list[Trace] = field(default_factory=list, init=False)  # for the page
-    seen: int = field(default=0, init=False)
 
     @property
     def wanted(self) -> bool:
         return self.show or self.view or self.file is not None
 
-    def __call__(self, trace: Trace, out: TextIO) -> None:
+    def __call__(self, trace: Trace) -> None:
         if self.show:
-            play(trace, out)
+            play(trace, sys.stdout)
         if self.file is not None:
-            with open(self.file, "a" if self.seen else "w", encoding="utf-8") as file:
-                write([trace], file)
+            if self.sink is None:
+                self.sink = Sink(self.file)
+                self.sink.cut(0)
+            text = io.StringIO()
+            write([trace], text)
+            self.sink.write(text.getvalue())
         if self.view:
             self.traces.append(trace)
-        self.seen += 1
+
+    def commit(self) -> None:
+        """What was traced is in the file."""
+        if self.sink is not None:
+            self.sink.commit()
 
     def finish(self) -> None:
         """Open the page of everything that was watched."""
@@ -57,9 +69,16 @@ class Watch:
 
         folder = Path(tempfile.mkdtemp(prefix="anyorder-")) if self.file is None else self.file.parent
         target = folder / f"{self.file.stem if self.file else 'translation'}.html"
-        target.write_text(page(self.traces), encoding="utf-8")
-        print(f"anyorder: the page is {target}", file=sys.stderr)
+        save_page(target, page(self.traces))
+        print(f"anyorder: the page is {visible(str(target))}", file=sys.stderr)
         typer.launch(target.resolve().as_uri())
+
+
+def save_page(path: Path, page: str) -> None:
+    """Write a page to a place that nobody named: over an older page of ours, but over nothing else."""
+    if path.exists() and b"any<b>order</b>" not in path.read_bytes():
+        raise FileError(f"{path} exists and is no page of anyorder: name another place (view --output, or --trace)")
+    write_whole(path, page)
 
 
 class Cell(NamedTuple):
@@ -93,7 +112,8 @@ def _cell(token: str | None, shown: dict[str, Piece], how: tuple[float, int] | N
     if token is None:
         return Cell(Piece(BLANK), None, None, False)
     logp, step = how or (None, None)
-    return Cell(shown[token], logp, step, new)
+    piece = shown[token]
+    return Cell(piece._replace(text=visible(piece.text)), logp, step, new)
 
 
 def play(trace: Trace, out: TextIO) -> None:
@@ -106,19 +126,19 @@ def play(trace: Trace, out: TextIO) -> None:
 
     console = Console(file=out)
     if trace.source:
-        console.print(trace.source, style="bold", highlight=False)
+        console.print(visible(trace.source), style="bold", highlight=False, markup=False, emoji=False)
     pause = min(PACE, LONGEST / max(1, len(trace.steps)))
     with Live(console=console, auto_refresh=False) as live:
         for t, cells in enumerate(frames(trace)):
             live.update(picture(cells, console.width, t, len(trace.steps)), refresh=True)
             time.sleep(pause)
-    console.print(_legend(trace), style="dim", highlight=False)
+    console.print(_legend(trace), style="dim", highlight=False, markup=False, emoji=False)
 
 
 def plain(trace: Trace) -> Iterator[str]:
     """The generation as lines of text: what is new stands in brackets."""
     if trace.source:
-        yield trace.source
+        yield visible(trace.source)
     width = len(str(len(trace.steps)))
     for t, cells in enumerate(frames(trace)):
         words = ""

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.cli._guard import READ, WRITTEN
+from anyorder.files import write_whole
 
 
 class Size(StrEnum):
@@ -20,19 +22,19 @@ class Size(StrEnum):
 
 
 def bench(
-    data: Annotated[Path, typer.Option(help="A file with one sentence a line to translate, plain or .gz.")],
-    reference: Annotated[Path | None, typer.Option(help="Its translations: BLEU is then given too.")] = None,
+    data: Annotated[Path, typer.Option(help="A file with one sentence a line to translate, plain or .gz."), READ],
+    reference: Annotated[Path | None, typer.Option(help="Its translations: BLEU is then given too."), READ] = None,
     model: o.TranslationModel = "de-en",
     to: Annotated[str, typer.Option(help="Language to translate into.")] = "en",
-    sentences: Annotated[int, typer.Option(help="How many sentences to translate in bulk.")] = 200,
-    threads: Annotated[int, typer.Option(help="Threads for every side.")] = 2,
-    repeats: Annotated[int, typer.Option(help="Rounds, of which the median counts.")] = 3,
+    sentences: Annotated[int, typer.Option(min=1, help="How many sentences to translate in bulk.")] = 200,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for every side.")] = 2,
+    repeats: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 3,
     size: Annotated[Size, typer.Option(help="The model given, one of 1024 units, 6 layers, 60k symbols, or both.")] = (
         Size.both
     ),
     compiled: Annotated[bool, typer.Option("--compiled", help="Also measure torch.compile.")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the report to this Markdown file.")
+        Path | None, typer.Option("-o", "--output", help="Write the report to this Markdown file."), WRITTEN
     ] = None,
 ) -> None:
     """Measure decoding speed: both sides of every ratio in one process, interleaved, the median of repeats.
@@ -48,6 +50,7 @@ def bench(
 
     from anyorder.bench.report import Asked, report
     from anyorder.data.read import read_parallel, read_texts
+    from anyorder.errors import DataError
 
     torch.set_num_threads(threads)
     if reference is None:
@@ -55,10 +58,12 @@ def bench(
     else:
         pairs = read_parallel(data, reference)
         sources, references = pairs.first, pairs.second
+    if not sources:
+        raise DataError(f"{data} has not one usable line: there is nothing to measure")
     asked = Asked(sources, references, to, sentences, repeats, size != Size.paper, size != Size.shipped, compiled)
     console = Console(stderr=True)
     with console.status("loading") as status:
         text = report(o.open_translator(model), asked, status.update if console.is_terminal else console.print)
     if output is not None:
-        output.write_text(text, encoding="utf-8")
+        write_whole(output, text)
     typer.echo(text)

@@ -7,16 +7,22 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER, READ
+from anyorder.cli._terminal import visible
+
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="A .pth file of XLM or of the paper's authors.")],
-    folder: Annotated[Path, typer.Argument(help="The model folder to write.")],
+    checkpoint: Annotated[Path, typer.Argument(help="A .pth file of XLM or of the paper's authors."), READ],
+    folder: Annotated[Path, typer.Argument(help="The model folder to write: a new one."), FOLDER],
     codes: Annotated[
-        Path | None, typer.Option(help="Its BPE codes (subword-nmt or fastBPE): without them it takes ids, not text.")
+        Path | None,
+        typer.Option(help="Its BPE codes (subword-nmt or fastBPE): without them it takes ids, not text."),
+        READ,
     ] = None,
     text: Annotated[
         tuple[Path, Path] | None,
         typer.Option(help="Parallel text in its two languages, to count lengths p(L|X): needed to translate."),
+        READ,
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store float16 weights: half the size.")] = False,
 ) -> None:
@@ -27,14 +33,16 @@ def convert(
     Example: anyorder convert mlm_tlm.pth my-model --codes bpe.codes --text train.de train.en
     """
     from rich.console import Console
+    from rich.text import Text
 
     from anyorder.errors import DataError, ModelError
+    from anyorder.files import FileError
     from anyorder.models.convert import convert_xlm
 
     try:
-        with Console(stderr=True).status(f"converting {checkpoint}"):
+        with Console(stderr=True).status(Text(f"converting {visible(str(checkpoint))}")):
             read = convert_xlm(checkpoint, folder, codes=codes, text=text, half=half)
-    except (ModelError, DataError) as error:
+    except (ModelError, DataError, FileError) as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:
         raise typer.BadParameter(f"can not write {folder}: {error.strerror}") from None

@@ -7,13 +7,16 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER
+
 
 def data(
     corpus: Annotated[str, typer.Argument(help="multi30k, tatoeba or wmt14.")],
-    folder: Annotated[Path, typer.Argument(help="Where to put it.")],
+    folder: Annotated[Path, typer.Argument(help="Where to put it."), FOLDER],
     source: Annotated[
         Path | None,
         typer.Option("--from", help="A folder that has it already, or has it under its name: nothing is fetched."),
+        FOLDER,
     ] = None,
 ) -> None:
     """Get a corpus: the text files that `anyorder train` reads with --data FOLDER.

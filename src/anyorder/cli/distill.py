@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER, READ
+
 
 def distill(
-    config: Annotated[Path, typer.Argument(help="The TOML file whose training pairs are translated.")],
-    model: Annotated[str, typer.Argument(help="The teacher: a model folder or a shipped model, often autoregressive.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; name it as `target` of a stage.")],
+    config: Annotated[Path, typer.Argument(help="The TOML file whose training pairs are translated."), READ],
+    model: Annotated[
+        str, typer.Argument(help="The teacher: a model folder or a shipped model, often autoregressive."), FOLDER
+    ],
+    out: Annotated[Path, typer.Argument(help="The folder to write; name it as `target` of a stage."), FOLDER],
     data: Annotated[
-        Path | None, typer.Option(help="The folder that the configuration's data paths start from.")
+        Path | None, typer.Option(help="The folder that the configuration's data paths start from."), FOLDER
     ] = None,
     beam: Annotated[int, typer.Option(min=1, help="Beam size of an autoregressive teacher.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences a direction.")] = None,

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.cli._guard import FOLDER, READ, WRITTEN
+from anyorder.cli._job import one_line
+from anyorder.cli._terminal import visible
+from anyorder.files import write_whole
+
+if TYPE_CHECKING:
+    from anyorder.core import Cost
+    from anyorder.data.test_sets import Corpus
 from anyorder.errors import UsageError
 
 
 def evaluate(
-    data: Annotated[Path | None, typer.Option(help="Folder with multi30k/ and tatoeba/.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER] = None,
     test_set: Annotated[
         str, typer.Option("--set", help="val, test_2016_flickr, test_2017_flickr, tatoeba-val or tatoeba-test.")
     ] = "test_2016_flickr",
     to: Annotated[str, typer.Option("--to", "-t", help="Target language.")] = "en",
-    source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Its translations, line by line.")] = None,
+    source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set."), READ] = None,
+    reference: Annotated[Path | None, typer.Option(help="Its translations, line by line."), READ] = None,
     model: o.TranslationModel = "de-en",
-    limit: Annotated[int | None, typer.Option(help="Only the first so many sentences.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many lines.")] = None,
     order: o.Orders = "easy-first",
     count: o.CountOption = None,
     steps: o.Steps = None,
@@ -34,38 +43,31 @@ def evaluate(
     seed: o.Seed = 0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the translations to this file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the translations to this file, line by line."), WRITTEN
+    ] = None,
     as_json: o.Json = False,
 ) -> None:
     """BLEU (with its signature), chrF and costs of a model on a test set.
 
     Example: anyorder evaluate --source test.de --reference test.en --to en --order easy-first --steps 10
     """
-    import json
     import time
-    from dataclasses import asdict
 
     from rich.console import Console
     from rich.progress import Progress
-
-    from anyorder.data.read import read_parallel
-    from anyorder.data.test_sets import Corpus, load_corpus
-    from anyorder.experiments.evaluate import quality, signatures
 
     plan = o.make_plan(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
         polish=polish, seed=seed,
     )  # fmt: skip
+    named = source is None and reference is None and data is not None
+    if not named and (source is None or reference is None):
+        raise UsageError("give --data with a named --set, or both --source and --reference")
     translator = o.open_translator(model, int8, compiled)
     origin, _ = translator.direction(to, None)
-    if source is not None and reference is not None:
-        pairs = read_parallel(source, reference)
-        corpus = Corpus(source.name, origin, to, pairs.first, pairs.second)
-    elif source is None and reference is None and data is not None:
-        corpus = load_corpus(data, test_set, f"{origin}-{to}")
-    else:
-        raise UsageError("give --data with a named --set, or both --source and --reference")
+    corpus, problems = _lines(data, test_set, source, reference, (origin, to))
     corpus = corpus.part(0, limit or len(corpus))
     begun = time.perf_counter()
     with Progress(console=Console(stderr=True)) as bar:
@@ -74,21 +76,65 @@ def evaluate(
             corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
         )
     seconds = time.perf_counter() - begun
-    texts = [t.text for t in found]
     if output is not None:
-        output.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
-    n, cost = len(corpus), translator.cost
+        write_whole(output, "".join(one_line(t.text) + "\n" for t in found))
+    problems = {
+        n: p for n, p in {**{n: t.error for n, t in enumerate(found)}, **problems}.items() if p and n < len(found)
+    }
+    for n, problem in sorted(problems.items()):
+        print(f"anyorder: line {n + 1}: {visible(problem)}", file=sys.stderr)
+    _say(corpus, [one_line(t.text) for t in found], problems, translator.cost, seconds, as_json)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _lines(
+    data: Path | None, test_set: str, source: Path | None, reference: Path | None, direction: tuple[str, str]
+) -> tuple[Corpus, dict[int, str]]:
+    """All lines of a test set, and what is wrong with some: {line, from 0: reason}."""
+    from anyorder.data.read import read_aligned
+    from anyorder.data.test_sets import Corpus, load_corpus
+    from anyorder.errors import DataError
+
+    if source is None or reference is None:
+        assert data is not None
+        return load_corpus(data, test_set, "-".join(direction)), {}
+    lines = read_aligned(source, reference)
+    if not lines.first:
+        raise DataError(f"{source} is empty: there is nothing to evaluate")
+    return Corpus(source.name, *direction, lines.first, lines.second), lines.problems
+
+
+def _say(corpus: Corpus, texts: list[str], problems: dict[int, str], cost: Cost, seconds: float, as_json: bool) -> None:
+    """Scores of the lines that could be translated and have a reference; what of the others became is said too."""
+    import json
+    from dataclasses import asdict
+
+    from anyorder.errors import DataError
+    from anyorder.experiments.evaluate import quality, signatures
+
+    scored = [
+        n
+        for n in range(len(corpus))
+        if n not in problems and corpus.sources[n].strip() and corpus.references[n].strip()
+    ]
+    if not scored:
+        raise DataError(f"not one of the {len(corpus)} lines of {corpus.name} can be scored: all are blank or failed")
+    n, blank = len(scored), len(corpus) - len(scored) - len(problems)
     costs = {"forwards": cost.forwards, "passes": cost.canvases / n, "head_rows": cost.head_rows / n}
-    scores = {**asdict(quality(texts, corpus)), **costs, "seconds": seconds / n, "sentences": n}
-    if as_json:
-        typer.echo(json.dumps({**scores, "signatures": signatures()}, ensure_ascii=False))
-        return
+    counts = {"sentences": n, "lines": len(corpus), "blank": blank, "failed": len(problems)}
+    chosen = quality([texts[i] for i in scored], corpus.some(scored))
+    scores = {**asdict(chosen), **costs, "seconds": seconds / n, **counts}
     marks = signatures()
-    typer.echo(f"BLEU            {scores['bleu']:6.2f}   {marks['BLEU']}")
-    typer.echo(f"chrF            {scores['chrf']:6.2f}   {marks['chrF']}")
-    if scores["tokenised"] is not None:
-        typer.echo(f"tokenised BLEU  {scores['tokenised']:6.2f}   {marks['tokenised BLEU']}, lower-cased Moses tokens")
+    if as_json:
+        typer.echo(json.dumps({**scores, "signatures": marks}, ensure_ascii=False))
+        return
+    typer.echo(f"BLEU            {chosen.bleu:6.2f}   {marks['BLEU']}")
+    typer.echo(f"chrF            {chosen.chrf:6.2f}   {marks['chrF']}")
+    if chosen.tokenised is not None:
+        typer.echo(f"tokenised BLEU  {chosen.tokenised:6.2f}   {marks['tokenised BLEU']}, lower-cased Moses tokens")
+    left = f", of {len(corpus)} lines: {blank} blank, {len(problems)} failed" if n < len(corpus) else ""
     typer.echo(
         f"a sentence: {costs['passes']:.1f} passes, {costs['head_rows']:.0f} head rows, {seconds / n:.3f} seconds "
-        f"({n} sentences)"
+        f"({n} sentences{left})"
     )

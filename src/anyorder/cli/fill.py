@@ -15,7 +15,7 @@ def fill(
         typer.Argument(metavar="TEXT", help="Texts with [MASK] or <mask>. [default: lines of standard input]"),
     ] = None,
     model: o.LanguageModel = ...,  # type: ignore[assignment]
-    n: Annotated[int, typer.Option("--nbest", "-n", help="Fillings a text.", rich_help_panel=o.SHOW)] = 5,
+    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings a text.", rich_help_panel=o.SHOW)] = 5,
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,
@@ -38,8 +38,6 @@ def fill(
 
     Example: anyorder fill "The [MASK] [MASK] sat on the [MASK]." -m bert-base-uncased
     """
-    import sys
-
     from anyorder.cli._show import Watch
     from anyorder.cli._stream import texts_or_lines
 
@@ -54,7 +52,8 @@ def fill(
         if not line.strip():
             continue
         if watch.wanted:
-            watch(writer.trace(line, **writing), sys.stdout)
+            watch(writer.trace(line, **writing))
+            watch.commit()
         for filling in writer.fill(line, n, beam=width, positions=positions, **writing):
             o.say(filling.text, filling.probability, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
     watch.finish()

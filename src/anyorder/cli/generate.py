@@ -12,8 +12,8 @@ from anyorder.cli import _options as o
 def generate(
     prompt: Annotated[str, typer.Argument(help="What the text begins with.")] = "",
     model: o.LanguageModel = ...,  # type: ignore[assignment]
-    length: Annotated[int, typer.Option(help="Tokens to write.")] = 20,
-    n: Annotated[int, typer.Option("--number", "-n", help="Texts to write.")] = 1,
+    length: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 20,
+    n: Annotated[int, typer.Option("--number", "-n", min=1, help="Texts to write.")] = 1,
     order: o.Order = "uniform",
     count: o.CountOption = None,
     steps: o.Steps = None,
@@ -40,4 +40,4 @@ def generate(
         if as_json:
             o.say(filling.text, filling.score, True, tokens=filling.tokens, logp=filling.logp)
         else:
-            typer.echo(filling.text)
+            o.echo(filling.text)

@@ -7,19 +7,23 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER, READ
+
 
 def reproduce(
-    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path("results"),
+    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report."), FOLDER] = Path("results"),
     model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder; FOLDER-ar is its "
                      "autoregressive baseline, FOLDER/policy-*.safetensors its learned orders.")] = "de-en",
     limit: Annotated[int, typer.Option(help="Sentences in the paper's tables (hundreds).", min=100)] = 100,
     headline: Annotated[int, typer.Option(help="Sentences in the first table (hundreds).", min=100)] = 1000,
     minutes: Annotated[float | None, typer.Option(help="Stop decoding after this long, the most important first. "
                        "The same command goes on where it stopped.")] = None,
-    jobs: Annotated[int | None, typer.Option(help="Processes, one thread each. [default: as many as cores]")] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder of decoded cells. [default: OUTPUT/cells]")] = None,
-    tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes, one thread each. [default: as many as "
+                    "cores]")] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder of decoded cells. [default: OUTPUT/cells]"), FOLDER] = None,
+    tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]"),
+                     READ] = None,
     test_set: Annotated[str, typer.Option("--set", help="The test set of the paper's tables.")] = "test_2016_flickr",
     others: Annotated[str, typer.Option(help="Further test sets of the first table, by commas.")] = "tatoeba-test",
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",

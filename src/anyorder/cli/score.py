@@ -44,7 +44,7 @@ def score(
         o.say(line, found.total, as_json, tokens=found.tokens, logp=found.logp, perplexity=found.perplexity)
         if tokens and not as_json:
             for token, logp in zip(found.tokens, found.logp, strict=True):
-                typer.echo(f"  {logp:9.4f}\t{token}")
+                o.echo(f"  {logp:9.4f}\t{token}")
 
 
 def _translations(model: str, to: str, text: list[str] | None, as_json: bool) -> None:

@@ -8,15 +8,19 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER, READ
+
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A TOML file; see configs/.")],
-    out: Annotated[Path | None, typer.Option(help="Where models, checkpoints and logs go. [runs/<name>]")] = None,
+    config: Annotated[Path, typer.Argument(help="A TOML file; see configs/."), READ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where models, checkpoints and logs go. [runs/<name>]"), FOLDER
+    ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="The folder that the configuration's data paths start from.")
+        Path | None, typer.Option(help="The folder that the configuration's data paths start from."), FOLDER
     ] = None,
     stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of each process.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of each process.")] = None,
 ) -> None:
     """Train what CONFIG says: vocabulary, pretraining, masked translation, its autoregressive baseline.
 

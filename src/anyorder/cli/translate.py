@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from anyorder.cli import _options as o
+from anyorder.cli._guard import READ, WRITTEN
 from anyorder.cli._stream import open_lines
 from anyorder.errors import UsageError
 
@@ -49,12 +50,20 @@ def translate(
     input_file: Annotated[
         Path | None,
         typer.Option("--input", "-i", help="Read lines from this file, plain or .gz.", rich_help_panel=_FILES),
+        READ,
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write to this file.", rich_help_panel=_FILES)
+        Path | None,
+        typer.Option("--output", "-o", help="Write to this file, packed if it ends in .gz.", rich_help_panel=_FILES),
+        WRITTEN,
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where the output file ends.", rich_help_panel=_FILES)
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on where the output file ends: with the same input and settings, or not at all.",
+            rich_help_panel=_FILES,
+        ),
     ] = False,
 ) -> None:
     """Translate sentences, or lines from standard input to standard output.
@@ -76,12 +85,15 @@ def translate(
         raise UsageError("--resume needs a line a sentence: use --json with --nbest")
     if text and input_file:
         raise UsageError("give either texts or --input, not both")
+    if text and resume:
+        raise UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
     raw = open_lines(input_file) if input_file else None
-    plan = o.make_plan(
-        order=order, count=count, steps=o.steps_of(steps), among=among,
-        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        polish=polish, temperature=temperature, seed=seed, nbest=nbest,
+    given = dict(
+        order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
+        positions=positions, lengths=lengths, rescore=rescore.value, polish=polish, temperature=temperature, seed=seed,
+        nbest=nbest,
     )  # fmt: skip
+    plan = o.make_plan(**given)
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
 
@@ -94,10 +106,28 @@ def translate(
     else:
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
-        job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume)
+        settings = {**given, "to": to, "from": source, "int8": int8, "json": as_json, "trace": trace is not None}
+        run = {} if output is None else {**_identity(model, plan), **settings}
+        job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
     watch.finish()
-    if text and job.failed:
+    if job.failed:
         raise typer.Exit(1)
+
+
+def _identity(model: str, plan: Plan) -> dict[str, str | None]:
+    """What made an output, beside its settings: this version, and what is in the model's files."""
+    from anyorder import __version__
+    from anyorder.files import digest
+    from anyorder.models import catalog
+
+    folder = catalog.locate(model)
+    assert folder is not None
+    parts = [folder.path]
+    if plan.choosing.rescore == "ar" and folder.beside is not None:
+        parts.append(folder.beside.path)
+    orders = [one.order for one in plan.writing.each]
+    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
+    return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:

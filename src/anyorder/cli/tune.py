@@ -7,17 +7,21 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import FOLDER
+
 
 def tune(
-    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/.")],
+    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER],
     to: Annotated[str, typer.Option("--to", "-t", help="Target language.")] = "en",
     model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder.")] = "de-en",
     test_set: Annotated[str, typer.Option("--set", help="val or tatoeba-val; never a test set.")] = "val",
     limit: Annotated[int, typer.Option(help="Sentences (hundreds).", min=100)] = 100,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder where tuned.json and the decoded cells go.")
+        Path, typer.Option("--output", "-o", help="Folder where tuned.json and the decoded cells go."), FOLDER
     ] = Path("results"),
-    jobs: Annotated[int | None, typer.Option(help="Processes, one thread each. [default: as many as cores]")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes, one thread each. [default: as many as cores]")
+    ] = None,
 ) -> None:
     """Try coefficients of negent, logp and position, one at a time; `anyorder reproduce` has the best as a row.
 

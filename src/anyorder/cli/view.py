@@ -8,16 +8,24 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli._guard import READ, WRITTEN
+from anyorder.cli._terminal import visible
+from anyorder.files import keep_apart, write_whole
+
 
 def view(
     files: Annotated[
-        list[str], typer.Argument(metavar="TRACE", help="Files of traces (JSON lines), or - for standard input.")
+        list[str],
+        typer.Argument(metavar="TRACE", help="Files of traces (JSON lines), or - for standard input."),
+        READ,
     ],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Where to write the page. [default: beside the first trace]")
+        Path | None,
+        typer.Option("--output", "-o", help="Where to write the page. [default: beside the first trace]"),
+        WRITTEN,
     ] = None,
     svg: Annotated[
-        Path | None, typer.Option(help="Also write the first sentence's traces as an animated SVG picture.")
+        Path | None, typer.Option(help="Also write the first sentence's traces as an animated SVG picture."), WRITTEN
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
@@ -27,6 +35,7 @@ def view(
 
     Example: anyorder translate "Ein Hund läuft am Strand." --to en --trace trace.jsonl && anyorder view trace.jsonl
     """
+    from anyorder.cli._show import save_page
     from anyorder.traces import trace as tracing
     from anyorder.traces.page import groups, page
 
@@ -40,18 +49,12 @@ def view(
             raise typer.BadParameter(str(error)) from None
     first = Path("trace.jsonl" if files[0] == "-" else files[0])
     target = output or first.with_suffix(".html")
-    _save(target, page(traces, title=f"{first.stem} · anyorder"))
+    keep_apart({name: name for name in files if name != "-"}, {"the page": target, "--svg": svg})
+    (write_whole if output else save_page)(target, page(traces, title=f"{first.stem} · anyorder"))
     if svg is not None:
         from anyorder.traces import picture
 
-        _save(svg, picture.svg([traces[i] for i in groups(traces)[0]["traces"]]))
-    typer.echo(target)
+        write_whole(svg, picture.svg([traces[i] for i in groups(traces)[0]["traces"]]))
+    typer.echo(visible(str(target)))
     if open_page:
         typer.launch(target.resolve().as_uri())
-
-
-def _save(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"can not write {path}: {error.strerror}") from None

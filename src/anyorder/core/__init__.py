@@ -24,7 +24,7 @@ from anyorder.core.decoder import Decoder, Times, done
 from anyorder.core.edit import Edit, Insert, Replace
 from anyorder.core.gibbs import Samples, chains, sampler
 from anyorder.core.length import Counts, Given, Length, Predicted, UntilEos
-from anyorder.core.look import Cost, ModelError, Reader
+from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.order import (
     FEATURES,
@@ -46,6 +46,7 @@ from anyorder.core.score import best, log_likelihood, marginal, pll, token_score
 from anyorder.core.state import State, View, begin, canvas
 from anyorder.core.step import Step, step
 from anyorder.core.symbols import Symbols
+from anyorder.errors import ModelError
 
 __all__ = [
     "FEATURES", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit", "Feature", "Given",

@@ -7,13 +7,14 @@ import re
 from collections.abc import Mapping
 
 from anyorder.core.order import FEATURES, Order
+from anyorder.errors import UsageError
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
 )
 
 
-class OrderError(ValueError):
+class OrderError(UsageError):
     """A text that is not an order; the message points at the character."""
 
     def __init__(self, text: str, at: int, problem: str):

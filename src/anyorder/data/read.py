@@ -122,6 +122,35 @@ def read_tsv(path: Path | str, longest: int = 1000) -> Pairs:
     return _collect(rows(), Report(str(path)), longest)
 
 
+@dataclass(frozen=True)
+class Aligned:
+    """All lines of two files, in place: a blank one is empty, and so is one with a problem."""
+
+    first: list[str]
+    second: list[str]
+    problems: dict[int, str]  # line, from 0 → what is wrong with it
+
+
+def read_aligned(first: Path | str, second: Path | str) -> Aligned:
+    """Two files, line by line, nothing left out: what is scored must stay beside what it was made from."""
+    sides: tuple[list[str], list[str]] = ([], [])
+    problems: dict[int, str] = {}
+    for path, side in ((first, sides[0]), (second, sides[1])):
+        for n, raw in enumerate(read_lines(path)):
+            try:
+                text = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                problems.setdefault(n, f"not UTF-8 in {path}, byte {error.start + 1}")
+                text = ""
+            side.append(text.removeprefix("\ufeff").strip() if n == 0 else text.strip())
+    if len(sides[0]) != len(sides[1]):
+        raise DataError(
+            f"{first} and {second} are not aligned: {len(sides[0])} lines and {len(sides[1])}. "
+            "Line i of one must be the translation of line i of the other"
+        )
+    return Aligned(*sides, problems)
+
+
 def read_texts(path: Path | str, longest: int = 1000) -> Texts:
     """One file, one sentence a line."""
     report = Report(str(path))

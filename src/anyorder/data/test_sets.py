@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,6 +30,12 @@ class Corpus:
         cut = slice(start, stop)
         tokenised = None if self.tokenised is None else self.tokenised[cut]
         return replace(self, sources=self.sources[cut], references=self.references[cut], tokenised=tokenised)
+
+    def some(self, which: Sequence[int]) -> Corpus:
+        """Only these sentences."""
+        tokenised = None if self.tokenised is None else [self.tokenised[i] for i in which]
+        sources, references = ([side[i] for i in which] for side in (self.sources, self.references))
+        return replace(self, sources=sources, references=references, tokenised=tokenised)
 
     def __len__(self) -> int:
         return len(self.sources)

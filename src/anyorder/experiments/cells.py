@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from anyorder.errors import AnyorderError
 from anyorder.models.catalog import locate
 from anyorder.models.folder import ModelFolder
 from anyorder.text.plan import Plan
@@ -36,7 +37,7 @@ CRITERIA: dict[str, str] = {
 }
 
 
-class CellError(ValueError):
+class CellError(AnyorderError):
     """A cell that cannot be decoded as asked."""
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.errors import ModelError
+from anyorder.files import whole_folder
 from anyorder.models.folder import ModelFolder
 from anyorder.models.lengths import Table, count_lengths
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
@@ -22,13 +23,17 @@ def convert_xlm(
     text: tuple[Path, Path] | None = None,
     half: bool = False,
 ) -> XlmCheckpoint:
-    """Write the model; with BPE `codes` its tokenizer; with parallel `text` its length counts."""
+    """Write the model; with BPE `codes` its tokenizer; with parallel `text` its length counts.
+
+    The folder is a new one, and there when everything in it is.
+    """
     read = read_xlm(checkpoint)
     if text is not None and (codes is None or len(read.languages) != 2):
         raise ModelError("length counts need BPE codes to tokenise the text with, and a model of two languages")
     tokenizer = None if codes is None else xlm_tokenizer(read, Path(codes))
     lengths = None if text is None else _lengths(read, tokenizer, text)
-    ModelFolder(Path(folder)).save(build_xlm(read), half=half, tokenizer=tokenizer, lengths=lengths)
+    with whole_folder(folder) as new:
+        ModelFolder(new).save(build_xlm(read), half=half, tokenizer=tokenizer, lengths=lengths)
     return read
 
 

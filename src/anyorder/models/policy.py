@@ -21,12 +21,13 @@ from torch import Tensor, nn
 from anyorder.core.count import ONE, Count
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
+from anyorder.errors import ModelError
 
 KIND = "anyorder-policy"
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
 
 
-class PolicyError(ValueError):
+class PolicyError(ModelError):
     """A policy file that cannot be used, or not with this model."""
 
 

@@ -161,6 +161,8 @@ def _architecture(weights: dict[str, Tensor], sizes: dict[str, int], languages: 
         return weights[name].shape[0] if weights[name].dim() else 0
 
     dim, heads = sizes["emb_dim"], sizes["n_heads"]
+    if sizes["n_layers"] > len(weights):
+        raise ModelError(f"params say {sizes['n_layers']} layers, but there are only {len(weights)} tensors")
     if dim % heads:
         raise ModelError(f"params say {heads} heads, which do not divide the width {dim}")
     return Architecture(

@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from os import PathLike, fspath
 from typing import Any, TextIO
 
+from anyorder.errors import DataError
+
 VERSION = 1
 EDITS = ("replace", "insert")
 Canvas = list[str | None]  # token strings, None where masked
 
 
-class TraceError(ValueError):
+class TraceError(DataError):
     """A trace that can not be read or does not make sense; says which file and line."""
 
 

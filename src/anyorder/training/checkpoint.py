@@ -11,8 +11,10 @@ from typing import Any
 
 import torch
 
+from anyorder.errors import AnyorderError
 
-class TrainingError(RuntimeError):
+
+class TrainingError(AnyorderError):
     """Training cannot go on: why, what is safe, and what to do."""
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from anyorder.errors import AnyorderError
 
-class ConfigError(ValueError):
+
+class ConfigError(AnyorderError):
     """A configuration that cannot be used: what is wrong, where, and what to do."""
 
 
@@ -127,21 +129,22 @@ class Config:
     distill: dict[str, Distillation] = field(default_factory=dict)  # written before a stage that names one begins
 
 
-OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm")
-
-
 def load_config(path: Path | str) -> Config:
     """Read and check a TOML file."""
+    from anyorder.training.config_checks import check
+
     path = Path(path)
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path} does not exist") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     try:
         config: Config = build(Config, raw, "")
-        _check(config)
+        check(config)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     return config
@@ -179,67 +182,3 @@ def build(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigError(f"{where} must be {kind.__name__}, not {value!r}")
     return value
-
-
-def _check(config: Config) -> None:
-    """What types alone do not say."""
-    if len(config.data.languages) != 2:
-        raise ConfigError(f"data.languages must name two languages, not {config.data.languages}")
-    if config.tokenizer.file and config.tokenizer.model:
-        raise ConfigError("tokenizer: give file or model, not both")
-    for i, corpus in enumerate([*config.data.train, *config.data.valid]):
-        given = [bool(corpus.files), bool(corpus.tsv), bool(corpus.hub), bool(corpus.copy)]
-        if sum(given) != 1:
-            raise ConfigError(f"corpus {i}: give one of files, tsv, hub and copy")
-        if corpus.files and len(corpus.files) != 2:
-            raise ConfigError(f"corpus {i}: files must be two, one a language, not {corpus.files}")
-    for odd in config.data.monolingual.keys() - set(config.data.languages):
-        raise ConfigError(f"data.monolingual: {odd!r} is not one of data.languages")
-    seen: set[str] = set()
-    for i, stage in enumerate(config.stages):
-        where = f"stages[{i}] ({stage.name})"
-        if stage.name in seen or not stage.name or "/" in stage.name:
-            raise ConfigError(f"{where}: every stage needs a name of its own, without slashes")
-        for name, allowed in (
-            ("objective", OBJECTIVES),
-            ("optimizer", ("adam", "muon")),
-            ("schedule", ("inverse-sqrt", "constant")),
-            ("precision", ("auto", "float32", "bf16")),
-        ):
-            if getattr(stage, name) not in allowed:
-                raise ConfigError(f"{where}: {name} must be one of {', '.join(allowed)}, not {getattr(stage, name)!r}")
-        if len(stage.betas) != 2:
-            raise ConfigError(f"{where}: betas are two numbers")
-        if stage.target and stage.back:
-            raise ConfigError(f"{where}: give target or back, not both")
-        if (stage.target or stage.back) and stage.objective == "masked-lm":
-            raise ConfigError(f"{where}: masked-lm learns from single sentences; target and back are pairs")
-        if stage.name in config.distill:
-            raise ConfigError(f"{where}: [distill] has that name too")
-        if not 0 <= stage.mask_low <= stage.mask_high <= 1:
-            raise ConfigError(f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
-        if stage.objective != "cmlm" and (stage.copies, stage.own, stage.check) != (1, 0.0, 0.0):
-            raise ConfigError(f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart")
-        for name in ("own", "check"):
-            if not 0 <= getattr(stage, name) <= 1:
-                raise ConfigError(f"{where}: {name} is a share, between 0 and 1, not {getattr(stage, name)!r}")
-        if stage.own and stage.copies < 2:
-            raise ConfigError(f"{where}: own symbols are shown from the second copy on: copies must be at least 2")
-        for name in ("steps", "tokens", "accumulate", "validate", "copies"):
-            if getattr(stage, name) < 1:
-                raise ConfigError(f"{where}: {name} must be at least 1")
-        seen.add(stage.name)
-    for name, one in config.distill.items():
-        if not name or "/" in name or name.startswith("."):
-            raise ConfigError(f"distill.{name}: a name without slashes, please")
-        for setting in ("beam", "best_of"):
-            if getattr(one, setting) < 1:
-                raise ConfigError(f"distill.{name}: {setting} must be at least 1")
-        if one.best_of > one.beam and one.engine == "ctranslate2":
-            raise ConfigError(f"distill.{name}: a beam of {one.beam} has no {one.best_of} candidates: raise beam")
-        if one.engine not in ("anyorder", "ctranslate2"):
-            raise ConfigError(f"distill.{name}: engine must be anyorder or ctranslate2, not {one.engine!r}")
-        if one.limit < 0:
-            raise ConfigError(f"distill.{name}: limit must be at least 0 (0: all)")
-    if not config.stages:
-        raise ConfigError("no [[stages]]: there is nothing to train")

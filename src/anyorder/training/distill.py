@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anyorder.data.read import read_texts
+from anyorder.files import digest
 from anyorder.models.folder import ModelFolder
 from anyorder.models.machine import side_by_side
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config, Distillation
+from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
 from anyorder.training.teachers import Teacher, nearest, teacher
 
@@ -26,8 +28,11 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -
     from rich.console import Console
     from rich.progress import track
 
-    out.mkdir(parents=True, exist_ok=True)
     languages = config.data.languages
+    sides = [_sentences(config, s, how.monolingual) for s in (0, 1)]
+    texts = [some[: how.limit or None] for some, _ in sides]
+    settings = {"beam": how.beam, "best_of": how.best_of, "engine": how.engine}
+    agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
     files = [out / f"{languages[s]}-{languages[t]}.tsv.gz" for s, t in ((0, 1), (1, 0))]
     if all(path.exists() for path in files):
         return files
@@ -35,12 +40,10 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -
     for (s, t), path in zip(((0, 1), (1, 0)), files, strict=True):
         if path.exists():
             continue
-        texts, references = _sentences(config, s, how.monolingual)
-        texts = texts[: how.limit or None]
         direction = (known.index(languages[s]), known.index(languages[t]))
         room = config.model.positions - 2
-        work = _Writer(ask, tokenizer, (languages[s], languages[t]), direction, references, how.best_of, room)
-        chunks = [texts[i : i + PART] for i in range(0, len(texts), PART)]
+        work = _Writer(ask, tokenizer, (languages[s], languages[t]), direction, sides[s][1], how.best_of, room)
+        chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
         parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
         jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
         done = side_by_side(work, jobs)

@@ -13,10 +13,12 @@ from typing import Protocol
 import torch
 
 from anyorder.data.read import read_texts
+from anyorder.files import plain_name
 from anyorder.models.policy import Policy, check_width
 from anyorder.text.writer import Writer
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
 from anyorder.training.config import ConfigError, Corpus, Data, build
+from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
@@ -58,6 +60,8 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
     try:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
+        if not plain_name(config.name):
+            raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")
     except (ConfigError, ValueError, TypeError) as error:
         raise ConfigError(f"{path}: {error}") from None
     return replace(config, data=replace(config.data, root=str(root))) if root else config
@@ -114,6 +118,8 @@ def learn(task: Judged, policy: Policy, settings: Settings, out: Path, name: str
     state = load_checkpoint(out / CHECKPOINT)
     if state is not None:
         trainer.restore(state, out / CHECKPOINT)
+    wanted = {key: value for key, value in asdict(settings).items() if key != "minutes"}
+    agree(out / "settings.json", wanted, free=() if trainer.iteration >= settings.iterations else wanted)
     log = Log(out / LOG, trainer.iteration)
     with Bar(name, settings.iterations, trainer.iteration, task.measure) as bar:
 
@@ -131,6 +137,9 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
     task = task_of(config)
     policy = new_policy(config, width_of(task))
     out.mkdir(parents=True, exist_ok=True)
+    about = {name: value for name, value in asdict(config).items() if name not in ("name", "policy", "data")}
+    corpora = {name: value for name, value in asdict(config.data).items() if name != "root"}
+    agree(out / "run.json", {**about, "data": corpora})
     write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     learn(task, policy, config.policy, out, config.name)
     file = out / ("-".join(filter(None, ["policy", config.direction])) + ".safetensors")

@@ -20,6 +20,7 @@ from anyorder.models.lengths import Table, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config, Corpus, Data
+from anyorder.training.identity import agree, fingerprint
 from anyorder.training.objectives import Corpus as Tokenised
 
 Say = Callable[[str], None]
@@ -64,8 +65,20 @@ def prepare(config: Config, out: Path, say: Say, longest: int) -> Prepared:
         *(t.report for k in texts.values() for t in k),
     ]:
         say(str(report))
-    if not any(p.first for p, _ in train):
-        raise DataError("not one usable training pair")
+    for what, pairs in (("training", [p for p, _ in train]), ("validation", valid)):
+        if not any(p.first for p in pairs):
+            raise DataError(f"not one usable {what} pair")
+    lists = [side for p in [*(p for p, _ in train), *valid] for side in (p.first, p.second)]
+    agree(
+        out / "run.json",
+        {
+            "languages": data.languages,
+            "tokenizer": asdict(config.tokenizer),
+            "model": asdict(config.model),
+            "repeat": [repeat for _, repeat in train],
+            "data": fingerprint([*lists, *(t.lines for k in sorted(texts) for t in texts[k])]),
+        },
+    )
     tokenizer = _tokenizer(config, out, train)
 
     cache = _Cache(out / "corpus.pt", config, tokenizer)
@@ -209,8 +222,11 @@ class _Cache:
     def load(self) -> dict[str, Tokenised] | None:
         if not self.path.exists():
             return None
-        stored = torch.load(self.path, weights_only=True)
-        if stored["key"] != self.key:
+        try:
+            stored = torch.load(self.path, weights_only=True)
+            if stored["key"] != self.key:
+                return None
+        except Exception:  # damage has errors of a dozen types; the cache is made again
             return None
 
         def ragged(parts: tuple[Tensor, Tensor, Tensor] | None) -> Ragged | None:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from anyorder.data.ragged import Ragged
+from anyorder.data.read import read_tsv
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
@@ -21,6 +22,7 @@ from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.distill import distill
+from anyorder.training.identity import agree, fingerprint
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled, with_back_translations
@@ -93,8 +95,24 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         shutil.copyfile(lengths, best / LENGTHS)
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
-    Trainer(stage, objective, valid, folder, scorer, finish).run()
+    identity, settings = _identity(config, stage, out)
+    agree(folder / "stage.json", {**identity, **settings}, free=settings, write=False)
+    trainer = Trainer(stage, objective, valid, folder, scorer, finish)
+    finished = trainer.position.step >= stage.steps
+    agree(folder / "stage.json", {**identity, **settings}, free=() if finished else settings, write=trainer.main)
+    trainer.run()
     return folder / BEST
+
+
+def _identity(config: Config, stage: Stage, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What makes a stage what it is, and how it is optimised, which may change as long as there are steps to do."""
+    settings = {name: value for name, value in asdict(stage).items() if name not in ("name", "save_minutes")}
+    identity = {name: settings.pop(name) for name in ("objective", "start", "target", "back", "seed")}
+    for name in ("target", "back"):
+        if identity[name]:
+            texts = [read_tsv(path) for path in sorted(_distilled(config, identity[name], out).glob("*.tsv.gz"))]
+            identity[f"{name} pairs"] = fingerprint(side for t in texts for side in (t.first, t.second))
+    return {**identity, "model": asdict(config.model)}, settings
 
 
 def _scorer(config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> Scorer:

@@ -1,0 +1,35 @@
+"""What is said of an error, and the code the program leaves with."""
+
+from __future__ import annotations
+
+from anyorder.errors import AnyorderError, UsageError
+
+FAILURE, USAGE, OURS = 1, 2, 70  # of the last kind there should be none: the message asks to report it
+
+
+def for_people(error: Exception) -> tuple[int, str]:
+    """The exit code, and a sentence that says what, where, and what to do."""
+    raised = _raised_in(error)
+    if isinstance(error, AnyorderError):
+        return USAGE if isinstance(error, UsageError) else FAILURE, str(error)
+    if isinstance(error, OSError):
+        what = f"can not use {error.filename}" if error.filename is not None else "reading or writing failed"
+        return FAILURE, f"{what}: {error.strerror or error}"
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        return FAILURE, "there is not enough memory for this: try a smaller --beam, fewer --lengths, or shorter texts"
+    if isinstance(error, RecursionError):
+        return FAILURE, "something in the input is nested too deeply: make it flatter"
+    if isinstance(error, ValueError) and raised.startswith(("anyorder.core.", "anyorder.models.")):
+        return FAILURE, str(error)  # written for whoever composes a decoder
+    return OURS, (
+        f"this is a mistake of anyorder's own, in {raised}: {type(error).__name__}: {error}\n"
+        "Please report it, with the command; ANYORDER_TRACEBACK=1 shows more."
+    )
+
+
+def _raised_in(error: Exception) -> str:
+    """The module that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -1,0 +1,59 @@
+"""Which parameters of commands are files that are read or written: checked before any command begins."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+from anyorder.files import keep_apart, standard_streams
+
+
+class File(Enum):
+    """What a command does with the files that a parameter names."""
+
+    READ = "read"
+    WRITTEN = "written"
+    FOLDER = "folder"  # written into, or looked up in: what is in it is the command's own care
+
+
+READ, WRITTEN, FOLDER = File.READ, File.WRITTEN, File.FOLDER
+
+
+def guarded(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, refusing to begin where an output is one of its inputs or another output."""
+
+    @functools.wraps(command)
+    def checked(*args: Any, **kwargs: Any) -> None:
+        given = inspect.signature(command).bind(*args, **kwargs).arguments
+        reads, writes = standard_streams()
+        files: dict[File, dict[str, Any]] = {File.READ: {**reads}, File.WRITTEN: {**writes}}
+        for name, (flag, use) in roles(command).items():
+            if use in files:
+                files[use].update(_named(flag, given.get(name)))
+        keep_apart(files[File.READ], files[File.WRITTEN])
+        command(*args, **kwargs)
+
+    return checked
+
+
+def roles(command: Callable[..., None]) -> dict[str, tuple[str, File | None]]:
+    """The parameters of a command that may name files: what they are called there, and their use."""
+    out: dict[str, tuple[str, File | None]] = {}
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        details = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
+        use = next((d for d in details if isinstance(d, File)), None)
+        if use is not None or "Path" in str(get_args(hint)[:1]):
+            flags = [f for d in details for f in getattr(d, "param_decls", None) or () if f.startswith("--")]
+            positional = any(type(d).__name__ == "ArgumentInfo" for d in details)
+            out[name] = (name.upper() if positional else flags[0] if flags else f"--{name.replace('_', '-')}", use)
+    return out
+
+
+def _named(flag: str, value: Any) -> dict[str, Path]:
+    values = [value] if isinstance(value, (str, Path)) else list(value or ())
+    named = {flag if len(values) == 1 else f"{flag} {i}": Path(v) for i, v in enumerate(values, 1) if str(v) != "-"}
+    return named

@@ -1,0 +1,199 @@
+"""Files that are safe: no output is an input, one writer at a time, whole or not there at all."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from anyorder.errors import AnyorderError
+
+try:
+    import fcntl
+except ImportError:  # Windows: two writers of one file are then not told apart
+    fcntl = None  # type: ignore[assignment]
+
+Identity = tuple[int, int, str]
+
+
+class FileError(AnyorderError):
+    """A file that must not or can not be written or read: which, why, and what to do."""
+
+
+def identity(file: str | os.PathLike[str] | int) -> Identity | None:
+    """What a file is, whatever it is called: device and inode; of a new one those of its folder, and its name.
+
+    None for what can be shared (a terminal, a pipe, /dev/null), for folders, and for what can not be looked at.
+    """
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        path = Path(os.path.realpath(os.fspath(file)))  # type: ignore[arg-type]
+        try:
+            parent = path.parent.stat()
+        except OSError:
+            return None
+        return parent.st_dev, parent.st_ino, path.name
+    except (OSError, ValueError):
+        return None
+    return (found.st_dev, found.st_ino, "") if stat.S_ISREG(found.st_mode) else None
+
+
+def keep_apart(reads: Mapping[str, Any], writes: Mapping[str, Any]) -> None:
+    """Refuse outputs that are inputs, or one another; files by what they are called on the command line."""
+    seen: dict[Identity, tuple[str, bool]] = {}
+    for files, written in ((reads, False), (writes, True)):
+        for name, file in files.items():
+            what = None if file is None else identity(file)
+            if what is None:
+                continue
+            other = seen.setdefault(what, (name, written))
+            if other[0] != name and (written or other[1]):
+                place = "" if isinstance(file, int) else f" {file}"
+                does = "is written by" if other[1] else "is read by"
+                raise FileError(f"{name}{place} is the same file that {does} {other[0]}: write to another file")
+
+
+def standard_streams() -> tuple[dict[str, int], dict[str, int]]:
+    """Standard input and standard output as files that are read and written."""
+    out: list[dict[str, int]] = []
+    for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout)):
+        try:
+            out.append({name: stream.fileno()})
+        except (AttributeError, OSError, ValueError):  # closed, or held in memory
+            out.append({})
+    return out[0], out[1]
+
+
+def claim(file: IO[Any], path: Path) -> None:
+    """Make this process the only writer of an open file, until it closes it."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileError(f"{path} is being written by another process: wait for it, or write to another file") from None
+    except OSError:  # a file system without locks
+        return
+
+
+def open_claimed(path: Path, buffering: int = -1) -> IO[Any]:
+    """A file to read and write, made if need be, of which this process is the only writer; nothing is cut off."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
+        file = os.fdopen(handle, "r+b", buffering)
+        try:
+            claim(file, path)
+        except FileError:
+            file.close()
+            raise
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+                return file
+        file.close()  # another writer has moved it into place in the meantime
+
+
+def special(path: Path) -> bool:
+    """Is it a device or a pipe, which takes what is written to it and keeps nothing?"""
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return False
+
+
+@contextmanager
+def whole(path: Path | str) -> Iterator[IO[bytes]]:
+    """Write a file of which the whole is wanted: `path` is the old or the new one at any moment, never a part."""
+    path = Path(os.path.realpath(path))
+    if special(path):
+        with path.open("wb") as device:
+            yield device
+        return
+    aside = path.with_name(path.name + ".partial")
+    with open_claimed(aside) as file:
+        try:
+            file.truncate()
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if path.exists():
+                shutil.copymode(path, aside)
+            os.replace(aside, path)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
+    _sync_folder(path.parent)
+
+
+def write_whole(path: Path | str, content: str | bytes) -> None:
+    """Replace a file by `content`; packed if its name ends in .gz and the content is text."""
+    if isinstance(content, str):
+        content = packed(Path(path), content)
+    with whole(path) as file:
+        file.write(content)
+
+
+def packed(path: Path, text: str) -> bytes:
+    """A text as the bytes of a file of that name: UTF-8, or the gzip of it."""
+    content = text.encode("utf-8", "backslashreplace")
+    if path.suffix != ".gz":
+        return content
+    import gzip
+
+    return gzip.compress(content, mtime=0)
+
+
+@contextmanager
+def whole_folder(folder: Path | str) -> Iterator[Path]:
+    """A new folder, filled aside and moved into place when everything in it is there."""
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FileError(f"{folder} exists and is not empty: choose another folder, or remove it first")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    try:
+        yield aside
+        aside.chmod(0o777 & ~_umask())
+        os.replace(aside, folder)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
+    _sync_folder(folder.parent)
+
+
+def digest(*files: Path) -> str:
+    """A fingerprint of files and of everything in folders: names and contents."""
+    total = hashlib.sha256()
+    for file in files:
+        for path in sorted(p for p in file.rglob("*") if p.is_file()) if file.is_dir() else [file]:
+            with path.open("rb") as content:
+                total.update(f"{path.name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\0".encode())
+    return total.hexdigest()[:16]
+
+
+def plain_name(name: str) -> bool:
+    """Is it a file's name alone, that stays in the folder it is put in?"""
+    return bool(name) and name not in (".", "..") and not set(name) & set("/\\\0:") and name == name.strip()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
