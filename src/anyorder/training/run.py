@@ -13,6 +13,7 @@ import torch
 
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_tsv
+from anyorder.errors import extra
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
 from anyorder.models.transformer import Architecture, grow
@@ -44,7 +45,8 @@ def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
 
 def _prepare(config: Config, out: Path) -> Prepared:
     """The main process prepares; the others then find its files."""
-    from accelerate import PartialState
+    with extra("train"):
+        from accelerate import PartialState
 
     state = PartialState(cpu=not torch.accelerator.is_available())
     longest = config.model.positions - 2
