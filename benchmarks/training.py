@@ -27,16 +27,21 @@ def products(
 ) -> list[tuple[int, int, int]]:
     """The (rows, in, out) of each forward matrix product of a batch; a backward pass does each twice more.
 
-    A masked model's last layer has keys and values everywhere, the rest of it at `read` columns only.
+    A masked model's last layer has keys and values everywhere, the rest of it at `read` columns only. `target` and
+    `read` count all masked copies.
     """
     layer = [(a.dim, 3 * a.dim), (a.dim, a.dim), (a.dim, a.ffn), (a.ffn, a.dim)]
     head = [(predicted, a.dim, a.vocabulary)]
+    last = [(a.dim, a.dim), (a.dim, a.dim), (a.dim, a.ffn), (a.ffn, a.dim)]
     if kind == "masked-translation":
-        last = [(a.dim, a.dim), (a.dim, a.dim), (a.dim, a.ffn), (a.ffn, a.dim)]
         whole = [(source + target, i, o) for i, o in layer] * (a.layers - 1) + [(source + target, a.dim, 2 * a.dim)]
         return whole + [(read, i, o) for i, o in last] + head
-    cross = [(target, a.dim, a.dim), (source, a.dim, 2 * a.dim), (target, a.dim, a.dim)]
-    return ([(n, i, o) for n in (source, target) for i, o in layer] + cross) * a.layers + head
+    deep, own = a.decoder.layers, [(a.dim, a.dim)] * 2  # the decoder's own part of attention to the source
+    both = [(source, i, o) for i, o in layer] * a.layers + [(source, a.dim, 2 * a.dim)] * deep
+    if kind == "autoregressive":
+        return both + [(target, i, o) for i, o in [*layer, *own]] * deep + head
+    below = [(target, i, o) for i, o in [*layer, *own]] * (deep - 1) + [(target, a.dim, 2 * a.dim)]
+    return both + below + [(read, i, o) for i, o in [*last, *own]] + head
 
 
 def gemm_rate(shapes: set[tuple[int, int, int]]) -> float:
@@ -60,6 +65,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, default=8000)
     parser.add_argument("--length", type=int, default=15, help="symbols a sentence")
     parser.add_argument("--sentences", type=int, default=120, help="pairs a batch")
+    parser.add_argument("--copies", type=int, default=3, help="masked copies of a target for an encoded source")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--optimizer", default="adam")
     parser.add_argument("--threads", type=int, default=1)
@@ -74,8 +80,10 @@ def main() -> None:
     sides = torch.randint(5, options.vocabulary, (2, n, length)).tolist()
     corpus = Corpus(Ragged.of(sides[0]), Ragged.of(sides[1]))
     print(f"{'objective':22}{'tokens/s':>10}{'GFLOP/s':>10}{'machine':>10}{'share':>8}")
-    for kind in ("masked-translation", "autoregressive"):
-        objective = OBJECTIVES[kind](classes()[kind](a, Symbols(), ("de", "en")), corpus, 0.1, Corruption()).train()
+    for kind in ("masked-translation", "autoregressive", "cmlm"):
+        copies = options.copies if kind == "cmlm" else 1
+        drawn = Corruption(copies=copies, own=0.5 if copies > 1 else 0.0)
+        objective = OBJECTIVES[kind](classes()[kind](a, Symbols(), ("de", "en")), corpus, 0.1, drawn).train()
         steps = optimizers(objective.model, options.optimizer, (0.9, 0.98), 0.0)
         generator = torch.Generator().manual_seed(0)
         ratios, rates, speeds = [], [], []
@@ -89,15 +97,15 @@ def main() -> None:
                 optimizer.step()
                 optimizer.zero_grad()
             seconds = time.perf_counter() - tick
-            closing = 2 if kind == "masked-translation" else 1
-            read = n * int(batch["chosen"].sum(1).max()) if "chosen" in batch else 0
-            shapes = products(kind, a, n * (length + 2), n * (length + closing), read, predicted)
+            closing = 1 if kind == "autoregressive" else 2
+            read = n * int(batch["chosen"].sum(-1).max()) * copies if "chosen" in batch else 0
+            shapes = products(kind, a, n * (length + 2), copies * n * (length + closing), read, predicted)
             rate = sum(6 * r * i * o for r, i, o in shapes) / seconds
             machine = gemm_rate(set(shapes))
             if update >= 2:
                 rates.append(rate)
                 ratios.append(rate / machine)
-                speeds.append(n * (2 * length + 2 + closing) / seconds)
+                speeds.append(n * (length + 2 + copies * (length + closing)) / seconds)
         rate, ratio, speed = (statistics.median(x) for x in (rates, ratios, speeds))
         print(f"{kind:22}{speed:10,.0f}{rate / 1e9:10.1f}{rate / ratio / 1e9:10.1f}{ratio:8.0%}")
 

@@ -1,6 +1,6 @@
 """Put a training run's models into the package, and their validation scores into their cards.
 
-python scripts/ship.py RUN DATA        RUN is what `anyorder train configs/de-en-small.toml` wrote
+python scripts/ship.py RUN DATA        RUN is what `anyorder train configs/de-en.toml` wrote
 """
 
 from __future__ import annotations

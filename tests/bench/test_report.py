@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from anyorder.bench import growth, peers
+from anyorder.bench import growth
 from anyorder.bench.measure import one_by_one
 from anyorder.bench.profile import profile
+from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.compiled import to_compiled
 from anyorder.models.masked_translation import MaskedTranslation
@@ -52,10 +53,10 @@ def test_one_by_one_warms_up_and_takes_turns() -> None:
 
 def test_converting_a_peer_leaves_the_other_as_it_is(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2", reason="the benchmark's optional peer is not installed")
-    hf = peers.to_hugging_face(tiny(Autoregressive), (0, 1))
+    hf = engines.to_hugging_face(tiny(Autoregressive), (0, 1))
     before = {name: weight.clone() for name, weight in hf.state_dict().items()}
     tokens = ["<s>", "</s>", "<pad>", "<unk>", "<mask>", *(f"t{i}" for i in range(295))]
-    peers.to_ctranslate2(hf, tokens, tmp_path, "int8")
+    engines.to_ctranslate2(hf, tokens, tmp_path, "int8")
     assert all(torch.equal(before[name], weight) for name, weight in hf.state_dict().items())
 
 

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from anyorder import recipes
-from anyorder.bench import limit, peers, plain
+from anyorder.bench import limit, plain
 from anyorder.bench.measure import Side, interleaved
 from anyorder.bench.ours import decode_jobs
+from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
@@ -62,8 +63,8 @@ def test_hugging_face_peer_is_the_same_function(norm: str, tmp_path: Path) -> No
     ar = Autoregressive(architecture, Symbols(), ("de", "en")).eval().requires_grad_(False)
     sources = [torch.randint(5, 300, (n,)).tolist() for n in (5, 9, 7)]
     target = torch.randint(5, 300, (3, 6))
-    hf = peers.to_hugging_face(ar, DIRECTION)
-    rows, mask = peers.delimited(sources, ar)
+    hf = engines.to_hugging_face(ar, DIRECTION)
+    rows, mask = engines.delimited(sources, ar)
     context = ar.encode(Source(torch.tensor([s + [2] * (9 - len(s)) for s in sources]), *DIRECTION))
     with torch.inference_mode():
         ours = ar.logits(ar.states(context, target))
@@ -71,5 +72,5 @@ def test_hugging_face_peer_is_the_same_function(norm: str, tmp_path: Path) -> No
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     pytest.importorskip("ctranslate2", reason="the benchmark's optional peer is not installed")
     tokens = ["<s>", "</s>", "<pad>", "<unk>", "<mask>", *(f"t{i}" for i in range(295))]
-    engine = peers.to_ctranslate2(hf, tokens, tmp_path)
-    assert peers.ctranslate2_run(engine, ar, tokens, sources)[0][:5] == peers.generate(hf, ar, sources)[0][:5]
+    engine = engines.to_ctranslate2(hf, tokens, tmp_path)
+    assert engines.ctranslate2_run(engine, ar, tokens, sources)[0][:5] == engines.generate(hf, ar, sources)[0][:5]

@@ -13,7 +13,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 GOOD = (CONFIGS / "copy-task.toml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["copy-task", "de-en-small", "wmt14-paper"])
+@pytest.mark.parametrize("name", ["copy-task", "de-en", "de-en-joint", "wmt14-paper"])
 def test_our_configurations_are_valid_and_explain_every_field(name: str) -> None:
     path = CONFIGS / f"{name}.toml"
     config = load_config(path)

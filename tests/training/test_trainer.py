@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 
 from anyorder.errors import DataError
 from anyorder.models import load_model
+from anyorder.models.folder import ModelFolder
 from anyorder.training.checkpoint import (
     Log,
     TrainingError,
@@ -27,9 +28,10 @@ from anyorder.training.checkpoint import (
     save_checkpoint,
     write_atomically,
 )
-from anyorder.training.config import Config, Corpus, Data, Sizes, Stage, Tokens
+from anyorder.training.config import Config, Corpus, Data, Distillation, Sizes, Stage, Tokens
 from anyorder.training.distill import distill
 from anyorder.training.run import export, train
+from anyorder.training.teachers import ENGINES, nearest, teacher
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -213,7 +215,7 @@ def test_the_log_forgets_what_a_resumed_run_will_say_again(tmp_path: Path) -> No
 def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path) -> None:
     settings = config(stage("teacher", steps=10))
     (teacher,) = train(settings, tmp_path / "teacher")
-    paths = distill(settings, teacher, tmp_path / "distilled", limit=20)
+    paths = distill(settings, ModelFolder(teacher), tmp_path / "distilled", Distillation("teacher", limit=20))
     assert [p.name for p in paths] == ["a-b.tsv.gz", "b-a.tsv.gz"]
     for path, source in zip(paths, ("a", "b"), strict=True):
         rows = [line.split("\t") for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
@@ -221,7 +223,8 @@ def test_distilled_targets_are_the_teachers_and_can_be_trained_on(tmp_path: Path
     text = tmp_path / "more.a"
     text.write_text("w1 w2 w3\nw2 w2\n", encoding="utf-8")
     data = replace(settings.data, monolingual={"a": [str(text)]})
-    more = distill(replace(settings, data=data), teacher, tmp_path / "more", monolingual=True)[0]
+    how = Distillation("teacher", monolingual=True)
+    more = distill(replace(settings, data=data), ModelFolder(teacher), tmp_path / "more", how)[0]
     sources = [line.split("\t")[0] for line in gzip.decompress(more.read_bytes()).decode().splitlines()]
     assert sources[-2:] == ["w1 w2 w3", "w2 w2"] and len(sources) == len(set(sources)) > 20
     student = stage("student", target=str(tmp_path / "distilled"), steps=2)
@@ -253,6 +256,31 @@ def test_export_is_half_as_large_and_translates_alike(tmp_path: Path) -> None:
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
 
 
+def test_a_configuration_distils_what_a_stage_names_from_a_stage_before_it(tmp_path: Path) -> None:
+    teacher = stage("teacher", "autoregressive", steps=10)
+    student = stage("student", "cmlm", start="teacher", target="written", steps=2, copies=2, own=0.5)
+    how = Distillation("teacher", beam=2, best_of=2, limit=12)
+    settings = replace(config(teacher, student), distill={"written": how})
+    folder = train(settings, tmp_path)[1]
+    assert load_model(folder).kind == "cmlm" and json.loads((folder / "training.json").read_text())["distilled"]
+    rows = gzip.decompress((tmp_path / "written" / "a-b.tsv.gz").read_bytes()).decode().splitlines()
+    assert 6 < len(rows) <= 12
+
+
+def test_of_several_candidates_the_one_nearest_to_a_reference_is_taken() -> None:
+    assert nearest([[1, 2, 3], [1, 2], [7]], [[1, 2, 4], [7, 8]]) == [1, 2, 3]  # one edit, as others: the best ranked
+    assert nearest([[5], [1, 2], [7]], [[1, 2, 4]]) == [1, 2]
+    assert nearest([[5], [1, 2]], []) == [5]
+
+
+def test_ctranslate2_as_a_teacher_writes_what_ours_writes(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    (folder,) = train(config(stage("ar", "autoregressive", steps=10)), tmp_path)
+    sources = [[7, 8, 9, 10], [11, 12]]
+    ours, theirs = (teacher(ModelFolder(folder), engine, 1)(sources, (0, 1), 1) for engine in ENGINES)
+    assert [a[0][:4] for a in ours] == [b[0][:4] for b in theirs]  # they end hopeless texts at other lengths
+
+
 def test_a_finished_folder_is_not_taken_for_another_runs(tmp_path: Path) -> None:
     settings = config(stage(steps=2))
     train(settings, tmp_path / "run")
@@ -270,9 +298,10 @@ def test_a_finished_folder_is_not_taken_for_another_runs(tmp_path: Path) -> None
             train(other, tmp_path / "run")
     train(replace(settings, stages=[stage(steps=3, learning_rate=0.5)]), tmp_path / "run")  # there is more to do
     teacher = tmp_path / "run" / "masked" / "best"
-    distill(settings, teacher, tmp_path / "distilled", limit=5)
+    made = Distillation("teacher", limit=5)
+    distill(settings, ModelFolder(teacher), tmp_path / "distilled", made)
     with pytest.raises(TrainingError, match="beam was 1, is 2"):
-        distill(settings, teacher, tmp_path / "distilled", beam_size=2, limit=5)
+        distill(settings, ModelFolder(teacher), tmp_path / "distilled", replace(made, beam=2))
 
 
 def test_a_damaged_cache_is_made_again(tmp_path: Path) -> None:

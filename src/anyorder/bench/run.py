@@ -12,11 +12,12 @@ from typing import Any
 import torch
 
 from anyorder import recipes
-from anyorder.bench import limit, peers, plain
+from anyorder.bench import limit, plain
 from anyorder.bench.measure import Side, Timing, interleaved, one_by_one
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder
+from anyorder.models import engines
 from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
 
@@ -166,31 +167,31 @@ def autoregressive(
     language = translator.direction(to, None)
     direction = (translator.languages.index(language[0]), translator.languages.index(language[1]))
     sentences = translator.tokenizer.encode(sources, language[0])
-    hf = peers.to_hugging_face(ar.model, direction)
+    hf = engines.to_hugging_face(ar.model, direction)
     tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
     counts = translator.lengths["-".join(language)]
     lengths = counts.propose(torch.tensor([len(s) for s in sentences]), 1)[0][:, 0].tolist()
     jobs = [Job(s, length) for s, length in zip(sentences, lengths, strict=True)]
     ours, decoder = f"ours, annealed T = {STEPS}, one length", recipes.annealed(STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        engines: dict[str, Callable[[list[int]], list[list[int]]]] = {
+        runs: dict[str, Callable[[list[int]], list[list[int]]]] = {
             ours: lambda part: decode_jobs(translator.model, [jobs[i] for i in part], direction, BAN, decoder),
-            "HF generate, AR greedy": lambda part: peers.generate(hf, ar.model, [sentences[i] for i in part]),
+            "HF generate, AR greedy": lambda part: engines.generate(hf, ar.model, [sentences[i] for i in part]),
         }
         for quantization in (None, "int8"):
-            engine = peers.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
+            engine = engines.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
             name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
-            engines[name] = partial(_translate2, engine, ar.model, tokens, sentences)
+            runs[name] = partial(_translate2, engine, ar.model, tokens, sentences)
         order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
         groups = [order[i : i + 64] for i in range(0, len(order), 64)]
         # An engine has its own batches; a plain generate is given sentences of like length, 64 at a time.
         sides = [
             Side(name, lambda run=run, parts=groups if "HF" in name else [order]: [run(part) for part in parts])  # type: ignore[misc]
-            for name, run in engines.items()
+            for name, run in runs.items()
         ]
         timings = interleaved(sides, 3, note)
         rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
-        quantiles = one_by_one({name: lambda i, run=run: run([i % len(jobs)]) for name, run in engines.items()}, 50)  # type: ignore[misc]
+        quantiles = one_by_one({name: lambda i, run=run: run([i % len(jobs)]) for name, run in runs.items()}, 50)  # type: ignore[misc]
         for k, quantile in enumerate(("p50", "p95")):
             what, first = f"a sentence each, one at a time, {quantile}", quantiles[ours][k]
             rows += [Row("shipped", what, name, q[k], q[k] / first, "—") for name, q in quantiles.items()]
@@ -204,7 +205,7 @@ def autoregressive(
 
 
 def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:
-    return peers.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
+    return engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
 
 
 def markdown(rows: Sequence[Row]) -> str:

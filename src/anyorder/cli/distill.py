@@ -14,7 +14,7 @@ from anyorder.cli._guard import FOLDER, READ
 def distill(
     config: Annotated[Path, typer.Argument(help="The TOML file whose training pairs are translated."), READ],
     model: Annotated[
-        Path, typer.Argument(help="The teacher: a model folder, usually of an autoregressive stage."), FOLDER
+        str, typer.Argument(help="The teacher: a model folder or a shipped model, often autoregressive."), FOLDER
     ],
     out: Annotated[Path, typer.Argument(help="The folder to write; name it as `target` of a stage."), FOLDER],
     data: Annotated[
@@ -23,6 +23,12 @@ def distill(
     beam: Annotated[int, typer.Option(min=1, help="Beam size of an autoregressive teacher.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences a direction.")] = None,
     monolingual: Annotated[bool, typer.Option(help="Translate the configuration's monolingual texts too.")] = False,
+    best_of: Annotated[
+        int, typer.Option(min=1, help="Of that many candidates the one nearest to people's translation, where known.")
+    ] = 1,
+    engine: Annotated[
+        str, typer.Option(help="anyorder, or ctranslate2: faster beams of autoregressive teachers (extra: bench).")
+    ] = "anyorder",
 ) -> None:
     """Sequence-level distillation, the usual companion of constant-time decoding.
 
@@ -30,13 +36,15 @@ def distill(
     finished parts are kept.
     Texts in one language alone can be sources as well (--monolingual): where pairs are few they add much.
 
-    Example: anyorder distill configs/de-en-small.toml runs/de-en-small/ar-longer/best distilled --beam 5
+    Example: anyorder distill configs/de-en.toml de-en-ar distilled --data data --beam 5
     """
-    from anyorder.training.config import load_config
+    from anyorder.models.catalog import found
+    from anyorder.training.config import Distillation, load_config
     from anyorder.training.distill import distill as run
 
     settings = load_config(config)
     if data is not None:
         settings = replace(settings, data=replace(settings.data, root=str(data)))
-    for path in run(settings, model, out, beam, limit, monolingual):
+    how = Distillation(model, beam, best_of, limit or 0, monolingual, engine)
+    for path in run(settings, found(model), out, how):
         typer.echo(str(path))

@@ -28,7 +28,7 @@ def models(
             typer.echo(json.dumps(model, ensure_ascii=False))
         return
     if not found:
-        typer.echo("No model is shipped with this installation. Train one: anyorder train configs/de-en-small.toml")
+        typer.echo("No model is shipped with this installation. Train one: anyorder train configs/de-en.toml")
     for model in found:
         typer.echo(f"{model['name']}\t{model['kind']}, {' '.join(model['languages'])}, {model['megabytes']} MB")
         if model["learned"]:

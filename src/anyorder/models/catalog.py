@@ -37,6 +37,14 @@ def locate(path_or_name: str | Path) -> ModelFolder | None:
     return None
 
 
+def found(path_or_name: str | Path) -> ModelFolder:
+    """The folder of a model that must be on this machine."""
+    folder = locate(path_or_name)
+    if folder is None:
+        raise ModelError(f"there is no model {str(path_or_name)!r}; {known()}")
+    return folder
+
+
 def known() -> str:
     """A sentence on what can be loaded."""
     names = shipped()

@@ -67,6 +67,11 @@ class ModelFolder:
         if missing:
             raise ModelError(f"{self.path} is not a complete model folder: it has no {' and no '.join(missing)}")
 
+    @property
+    def languages(self) -> list[str]:
+        """The languages of a translation model, in the order of its indices."""
+        return list((self.config or {}).get("languages", ()))
+
     def model(self) -> Any:
         """The model, in evaluation mode, as float32 on the CPU."""
         from safetensors import SafetensorError

@@ -47,7 +47,8 @@ class Tokens:
 
     vocabulary: int = 8000
     moses: bool = False  # the paper's Moses tokenisation before BPE; false: lossless on raw text
-    file: str = ""  # a tokenizer.json to use instead of training one
+    file: str = ""  # a tokenizer.json to use instead of training one …
+    model: str = ""  # … or a model, shipped or a folder, whose vocabulary is used
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Stage:
     objective: str  # masked-lm | masked-translation | autoregressive | cmlm
     steps: int  # updates
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
-    target: str = ""  # a folder that `anyorder distill` wrote: its pairs instead of the data's
+    target: str = ""  # one of [distill], or a folder that `anyorder distill` wrote: its pairs instead of the data's
     back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets
     tokens: int = 4096  # tokens a batch and process, padding included …
     sentences: int = 0  # … or at most so many sentences; 0: no such limit
@@ -105,6 +106,18 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Distillation:
+    """Which sentences are translated, by whom and how."""
+
+    teacher: str  # a model folder, a shipped model, or a stage of the same configuration
+    beam: int = 1  # of an autoregressive teacher
+    best_of: int = 1  # of that many candidates the one nearest to people's translation, where there is one
+    limit: int = 0  # sentences per direction; 0: all
+    monolingual: bool = False  # the configuration's monolingual texts too
+    engine: str = "anyorder"  # anyorder | ctranslate2 (autoregressive teachers; needs the extra [bench])
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run: data, vocabulary, model, and the stages in order."""
 
@@ -113,6 +126,7 @@ class Config:
     tokenizer: Tokens
     model: Sizes
     stages: list[Stage]
+    distill: dict[str, Distillation] = field(default_factory=dict)  # written before a stage that names one begins
 
 
 def load_config(path: Path | str) -> Config:

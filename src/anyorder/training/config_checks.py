@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from anyorder.files import plain_name
-from anyorder.training.config import Config, ConfigError, Corpus, Sizes, Stage
+from anyorder.training.config import Config, ConfigError, Corpus, Distillation, Sizes, Stage
 
 LEAST_VOCABULARY = 261  # special symbols and bytes
+ENGINES = ("anyorder", "ctranslate2")  # of distillation
 OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm")
 
 
@@ -26,7 +27,8 @@ def check(config: Config) -> None:
             _check_corpus(corpus, f"{where}[{i}]: corpus {i}")
     for odd in data.monolingual.keys() - set(data.languages):
         raise ConfigError(f"data.monolingual: {odd!r} is not one of data.languages")
-    if not config.tokenizer.file:
+    _must(not (config.tokenizer.file and config.tokenizer.model), "tokenizer: give file or model, not both")
+    if not (config.tokenizer.file or config.tokenizer.model):
         size = config.tokenizer.vocabulary
         _must(size > LEAST_VOCABULARY, f"tokenizer.vocabulary must be above {LEAST_VOCABULARY} symbols, not {size}")
     _check_sizes(config.model)
@@ -36,8 +38,21 @@ def check(config: Config) -> None:
         where = f"stages[{i}] ({stage.name})"
         own = stage.name not in seen and plain_name(stage.name)
         _must(own, f"{where}: every stage needs a name of its own, without slashes")
+        _must(stage.name not in config.distill, f"{where}: [distill] has that name too")
         _check_stage(stage, where)
         seen.add(stage.name)
+    for name, one in config.distill.items():
+        _check_distillation(one, f"distill.{name}", name)
+
+
+def _check_distillation(one: Distillation, where: str, name: str) -> None:
+    _must(plain_name(name), f"{where}: every distillation needs a name of its own, without slashes")
+    for setting, least in (("beam", 1), ("best_of", 1), ("limit", 0)):
+        value = getattr(one, setting)
+        _must(least <= value < 2**62, f"{where}: {setting} must be at least {least}, not {value}")
+    _must(one.engine in ENGINES, f"{where}: engine must be one of {', '.join(ENGINES)}, not {one.engine!r}")
+    few = one.engine == "ctranslate2" and one.best_of > one.beam
+    _must(not few, f"{where}: a beam of {one.beam} has no {one.best_of} candidates: raise beam")
 
 
 def _must(right: object, message: str) -> None:

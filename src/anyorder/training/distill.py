@@ -3,88 +3,93 @@
 from __future__ import annotations
 
 import gzip
-from functools import partial
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from anyorder.data.read import read_texts
 from anyorder.files import digest
 from anyorder.models.folder import ModelFolder
 from anyorder.models.machine import side_by_side
-from anyorder.text.generator import Generator
+from anyorder.models.tokenizer import Tokenizer
 from anyorder.training.checkpoint import write_atomically
-from anyorder.training.config import Config
+from anyorder.training.config import Config, Distillation
 from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
-from anyorder.training.validation import best_ids, plan_of
+from anyorder.training.teachers import Teacher, nearest, teacher
 
 PART = 500  # sentences a file while it runs
+References = Mapping[str, list[str]]  # sentence → people's translations of it
 
 
-def distill(
-    config: Config,
-    teacher: Path,
-    out: Path,
-    beam_size: int = 1,
-    limit: int | None = None,  # only so many sentences a direction
-    monolingual: bool = False,  # translate the configuration's monolingual texts too
-) -> list[Path]:
-    """Translate every distinct training sentence in both directions: `<direction>.tsv.gz`, source TAB target."""
+def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -> list[Path]:
+    """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target."""
     from rich.console import Console
     from rich.progress import track
 
-    work = _Teacher(ModelFolder(teacher), beam_size)
-    sides = _sentences(config, monolingual)
-    made_from = {"teacher": digest(teacher), "beam": beam_size, "sentences": fingerprint(s[:limit] for s in sides)}
-    agree(out / "run.json", made_from)
-    written = []
-    for s, t in ((0, 1), (1, 0)):
-        source, target = config.data.languages[s], config.data.languages[t]
-        written.append(path := out / f"{source}-{target}.tsv.gz")
+    languages = config.data.languages
+    sides = [_sentences(config, s, how.monolingual) for s in (0, 1)]
+    texts = [some[: how.limit or None] for some, _ in sides]
+    settings = {"beam": how.beam, "best_of": how.best_of, "engine": how.engine}
+    agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
+    files = [out / f"{languages[s]}-{languages[t]}.tsv.gz" for s, t in ((0, 1), (1, 0))]
+    if all(path.exists() for path in files):
+        return files
+    ask, tokenizer, known = teacher(folder, how.engine, how.beam), folder.tokenizer(), folder.languages
+    for (s, t), path in zip(((0, 1), (1, 0)), files, strict=True):
         if path.exists():
             continue
-        texts = sides[s][:limit]
-        chunks = [texts[i : i + PART] for i in range(0, len(texts), PART)]
-        parts = [out / f"{source}-{target}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
+        direction = (known.index(languages[s]), known.index(languages[t]))
+        room = config.model.positions - 2
+        work = _Writer(ask, tokenizer, (languages[s], languages[t]), direction, sides[s][1], how.best_of, room)
+        chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
+        parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
         jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
-        done = side_by_side(partial(work, source, target), jobs)
+        done = side_by_side(work, jobs)
         for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
             pass
         write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
         for part in parts:
             part.unlink(missing_ok=True)
-    return written
+    return files
 
 
-def _sentences(config: Config, monolingual: bool) -> list[list[str]]:
-    """The distinct sentences of either language, those of the pairs first."""
-    pairs = [read_pairs(corpus, config.data) for corpus in config.data.train]
-    out = []
-    for side, language in enumerate(config.data.languages):
-        lines: list[str] = [text for p in pairs for text in (p.first, p.second)[side]]
-        if monolingual:
-            files = config.data.monolingual.get(language, [])
-            lines += [x for name in files for x in read_texts(Path(config.data.root) / name, config.data.longest).lines]
-        out.append([text for text in dict.fromkeys(lines) if "\t" not in text])
-    return out
+def _sentences(config: Config, side: int, monolingual: bool) -> tuple[list[str], References]:
+    """The distinct sentences of one language, those of the pairs first, and people's translations of these."""
+    references: dict[str, list[str]] = defaultdict(list)
+    for corpus in config.data.train:
+        pairs = read_pairs(corpus, config.data)
+        for a, b in zip(pairs.first, pairs.second, strict=True):
+            references[(a, b)[side]].append((b, a)[side])
+    lines = list(references)
+    if monolingual:
+        names = config.data.monolingual.get(config.data.languages[side], [])
+        lines += [x for name in names for x in read_texts(Path(config.data.root) / name, config.data.longest).lines]
+    return [text for text in dict.fromkeys(lines) if "\t" not in text], references
 
 
-class _Teacher:
-    """Translates a part and writes it to its file."""
+@dataclass(frozen=True)
+class _Writer:
+    """Has a part translated and writes it to its file."""
 
-    def __init__(self, folder: ModelFolder, beam_size: int) -> None:
-        self.model: Any = folder.model()
-        self.tokenizer, self.lengths = folder.tokenizer(), folder.lengths()
-        self.plan = plan_of(self.model, beam_size)
+    ask: Teacher
+    tokenizer: Tokenizer
+    languages: tuple[str, str]
+    direction: tuple[int, int]
+    references: References
+    best_of: int
+    room: int  # tokens that a sentence may have
 
-    def __call__(self, source: str, target: str, job: tuple[list[str], Path]) -> None:
+    def __call__(self, job: tuple[list[str], Path]) -> None:
         texts, path = job
-        languages = self.model.languages
-        direction = (languages.index(source), languages.index(target))
-        generator = Generator(self.model, direction, self.lengths.get(f"{source}-{target}"))
+        source, target = self.languages
         ids = self.tokenizer.encode(texts, source)
-        kept = [i for i, row in enumerate(ids) if 0 < len(row) <= generator.room]
-        rows = best_ids(generator, [ids[i] for i in kept], self.plan)
+        kept = [i for i, row in enumerate(ids) if 0 < len(row) <= self.room]
+        known = [self.references.get(texts[i], []) if self.best_of > 1 else [] for i in kept]
+        n = self.best_of if any(known) else 1
+        found = self.ask([ids[i] for i in kept], self.direction, n)
+        rows = [nearest(some, self.tokenizer.encode(r, target)) for some, r in zip(found, known, strict=True)]
         targets = (" ".join(text.split()) for text in self.tokenizer.decode(rows, target))  # no tabs, no line ends
         lines = zip((texts[i] for i in kept), targets, strict=True)
         write_atomically(path, "".join(f"{a}\t{b}\n" for a, b in lines if b).encode())

@@ -14,6 +14,7 @@ from torch import Tensor
 from anyorder.data import read as files
 from anyorder.data.ragged import Ragged
 from anyorder.errors import DataError
+from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER
 from anyorder.models.lengths import Table, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
@@ -142,7 +143,9 @@ def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) 
     path = out / TOKENIZER
     if path.exists():
         return Tokenizer.load(path)
-    if config.tokenizer.file:
+    if config.tokenizer.model:
+        tokenizer = found(config.tokenizer.model).tokenizer()
+    elif config.tokenizer.file:
         given = Path(config.tokenizer.file)
         tokenizer = Tokenizer.load(given if given.exists() else Path(config.data.root) / given)
     else:

@@ -14,6 +14,7 @@ import torch
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_tsv
 from anyorder.errors import extra
+from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
 from anyorder.models.transformer import Architecture, grow
@@ -21,6 +22,7 @@ from anyorder.models.translation import Symbols
 from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
+from anyorder.training.distill import distill
 from anyorder.training.identity import agree, fingerprint
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
@@ -45,10 +47,7 @@ def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
 
 def _prepare(config: Config, out: Path) -> Prepared:
     """The main process prepares; the others then find its files."""
-    with extra("train"):
-        from accelerate import PartialState
-
-    state = PartialState(cpu=not torch.accelerator.is_available())
+    state = _process()
     longest = config.model.positions - 2
 
     def say(line: str) -> None:
@@ -62,6 +61,14 @@ def _prepare(config: Config, out: Path) -> Prepared:
         return prepare(config, out, say, longest)
 
 
+def _process() -> Any:
+    """This process among those that train together."""
+    with extra("train"):
+        from accelerate import PartialState
+
+    return PartialState(cpu=not torch.accelerator.is_available())
+
+
 def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Path:
     """Train one stage; its best model's folder."""
     folder = out / stage.name
@@ -69,15 +76,15 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     corruption = Corruption(
         stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert, stage.copies, stage.own, stage.check
     )
-    train, valid = prepared.train, prepared.valid
+    train, valid, room = prepared.train, prepared.valid, config.model.positions - 2
     lengths = out / LENGTHS
     if stage.target:  # a model's own translations are shorter or longer than people's, and their lengths too are learnt
-        train = read_distilled(Path(stage.target), prepared.tokenizer, config, config.model.positions - 2)
+        train = read_distilled(_distilled(config, stage.target, out), prepared.tokenizer, config, room)
         lengths = folder / LENGTHS
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
     if stage.back:
-        written = read_distilled(Path(stage.back), prepared.tokenizer, config, config.model.positions - 2)
+        written = read_distilled(_distilled(config, stage.back, out), prepared.tokenizer, config, room)
         train = with_back_translations(prepared.train, written)
     if stage.objective == "masked-lm":
         train, valid = prepared.monolingual, _single(prepared.valid)
@@ -90,7 +97,7 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         shutil.copyfile(lengths, best / LENGTHS)
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
-    identity, settings = _identity(config, stage)
+    identity, settings = _identity(config, stage, out)
     agree(folder / "stage.json", {**identity, **settings}, free=settings, write=False)
     trainer = Trainer(stage, objective, valid, folder, scorer, finish)
     finished = trainer.position.step >= stage.steps
@@ -99,13 +106,13 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     return folder / BEST
 
 
-def _identity(config: Config, stage: Stage) -> tuple[dict[str, Any], dict[str, Any]]:
+def _identity(config: Config, stage: Stage, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What makes a stage what it is, and how it is optimised, which may change as long as there are steps to do."""
     settings = {name: value for name, value in asdict(stage).items() if name not in ("name", "save_minutes")}
     identity = {name: settings.pop(name) for name in ("objective", "start", "target", "back", "seed")}
     for name in ("target", "back"):
         if identity[name]:
-            texts = [read_tsv(path) for path in sorted(Path(identity[name]).glob("*.tsv.gz"))]
+            texts = [read_tsv(path) for path in sorted(_distilled(config, identity[name], out).glob("*.tsv.gz"))]
             identity[f"{name} pairs"] = fingerprint(side for t in texts for side in (t.first, t.second))
     return {**identity, "model": asdict(config.model)}, settings
 
@@ -131,7 +138,7 @@ def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
     torch.manual_seed(stage.seed)
     dropouts = {"dropout": stage.dropout, "attention_dropout": stage.attention_dropout}
     architecture = Architecture(len(prepared.tokenizer), **asdict(config.model), **dropouts)  # type: ignore[arg-type]
-    start = _start_folder(config, stage, out) if stage.start else None
+    start = _folder_of(config, stage.start, out).path if stage.start else None
     symbols = Symbols() if start is None else load_model(start).symbols
     model = classes()[stage.objective](architecture, symbols, tuple(config.data.languages))
     if start is not None:
@@ -139,13 +146,24 @@ def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
     return model
 
 
-def _start_folder(config: Config, stage: Stage, out: Path) -> Path:
-    if stage.start in [s.name for s in config.stages]:
-        folder = out / stage.start / BEST
+def _folder_of(config: Config, name: str, out: Path) -> ModelFolder:
+    """A model by the name of a stage, of a shipped model, or of its folder."""
+    if name in [s.name for s in config.stages]:
+        folder = out / name / BEST
         if not folder.exists():
-            raise TrainingError(f"stage {stage.name!r} starts from {stage.start!r}, which has not been trained yet")
-        return folder
-    return Path(stage.start)
+            raise TrainingError(f"stage {name!r} is to be started from, but has not been trained yet")
+        return ModelFolder(folder)
+    return found(name)
+
+
+def _distilled(config: Config, name: str, out: Path) -> Path:
+    """The folder of a distillation; one that the configuration describes is written now, if it was not yet."""
+    if name not in config.distill:
+        return Path(name)
+    how = config.distill[name]
+    with _process().main_process_first():  # the others then find the files
+        distill(config, _folder_of(config, how.teacher, out), out / name, how)
+    return out / name
 
 
 def begin_from(model: Any, folder: Path) -> None:

@@ -129,12 +129,19 @@ def ctranslate2_run(
     translator: Any, model: Any, tokens: Sequence[str], sources: Sequence[Sequence[int]], beam: int = 1
 ) -> list[list[int]]:
     """CTranslate2 on a list of sources, in its own batches."""
+    return [some[0] for some in ctranslate2_candidates(translator, model, tokens, sources, beam)]
+
+
+def ctranslate2_candidates(
+    translator: Any, model: Any, tokens: Sequence[str], sources: Sequence[Sequence[int]], beam: int = 1, n: int = 1
+) -> list[list[list[int]]]:
+    """The n best translations of each source."""
     s = model.symbols
     index = {token: i for i, token in enumerate(tokens)}
     rows = [[tokens[t] for t in (s.eos, *source, s.eos)] for source in sources]
     out = translator.translate_batch(
-        rows, beam_size=beam, max_batch_size=2048, batch_type="tokens",
+        rows, beam_size=beam, num_hypotheses=n, max_batch_size=2048, batch_type="tokens",
         max_decoding_length=model.architecture.positions - 2,
         suppress_sequences=[[tokens[t]] for t in (s.bos, s.pad, s.unk, s.mask)],
     )  # fmt: skip
-    return [[index[t] for t in result.hypotheses[0]] for result in out]
+    return [[[index[t] for t in one] for one in result.hypotheses] for result in out]

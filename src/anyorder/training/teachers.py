@@ -1,0 +1,80 @@
+"""Teachers: who translates for distillation. Ours with any model, or CTranslate2 with an autoregressive one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from anyorder.models.folder import ModelFolder
+from anyorder.text.generator import Generator
+from anyorder.text.rows import Input
+from anyorder.training.checkpoint import TrainingError
+from anyorder.training.validation import plan_of
+
+Ids = list[int]
+Direction = tuple[int, int]  # source and target language, as indices into the model's
+ENGINES = ("anyorder", "ctranslate2")
+
+
+class Teacher(Protocol):
+    """Sources → candidates for each, the best first."""
+
+    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]: ...
+
+
+class Ours:
+    """The project's own generator."""
+
+    def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.model, self.lengths = folder.model(), folder.lengths()
+        self.plan = plan_of(self.model, beam)
+
+    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        name = "-".join(self.model.languages[k] for k in direction)
+        generator = Generator(self.model, direction, self.lengths.get(name))
+        found = generator.generate([Input(tuple(source)) for source in sources], self.plan)
+        return [[list(h.ids) for h in sorted(some, key=lambda h: -h.score)[:n]] for some in found]
+
+
+class CTranslate2:
+    """The same autoregressive model in CTranslate2, whose beam search is several times as fast on a CPU."""
+
+    def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.model: Any = folder.model()
+        if self.model.kind != "autoregressive":
+            raise TrainingError(f'{folder.path}: the engine ctranslate2 is for autoregressive teachers: use "anyorder"')
+        self.tokens = folder.tokenizer().tokens(range(self.model.architecture.vocabulary))
+        self.beam = beam
+        self.engines: dict[Direction, Any] = {}
+
+    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        from anyorder.models.engines import ctranslate2_candidates
+
+        return ctranslate2_candidates(self._engine(direction), self.model, self.tokens, sources, self.beam, n)
+
+    def _engine(self, direction: Direction) -> Any:
+        if direction not in self.engines:
+            from anyorder.models.engines import to_ctranslate2, to_hugging_face
+
+            with tempfile.TemporaryDirectory() as aside:  # read when it is made
+                hf = to_hugging_face(self.model, direction)
+                self.engines[direction] = to_ctranslate2(hf, self.tokens, Path(aside))
+        return self.engines[direction]
+
+
+def teacher(folder: ModelFolder, engine: str, beam: int) -> Teacher:
+    """A teacher by the name of its engine."""
+    if engine not in ENGINES:
+        raise TrainingError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    return Ours(folder, beam) if engine == "anyorder" else CTranslate2(folder, beam)
+
+
+def nearest(candidates: Sequence[Ids], references: Sequence[Ids]) -> Ids:
+    """The candidate of the smallest edit distance to any reference; the first where there are none or all tie."""
+    if not references or len(candidates) == 1:
+        return candidates[0]
+    from rapidfuzz.distance import Levenshtein
+
+    return min(candidates, key=lambda c: min(Levenshtein.distance(c, r) for r in references))
