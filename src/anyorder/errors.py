@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class AnyorderError(ValueError):
     """Something asked for that cannot be; the message says what, where, and what to do instead."""
@@ -25,6 +28,21 @@ class DataError(AnyorderError):
 
 class TextError(AnyorderError):
     """An input that cannot be written from; says which and why."""
+
+
+class MissingError(AnyorderError):
+    """A package that was not installed; says which of anyorder's extras brings it."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around an import of what only `pip install anyorder[name]` brings: if it is missing, the error says so."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise MissingError(
+            f"this needs the package {error.name}, which is not installed: pip install 'anyorder[{name}]'"
+        ) from None
 
 
 def first_line(error: Exception) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from anyorder.data.fetch import fetch, multi30k, split_tatoeba
 from anyorder.data.read import read_hub, read_parallel, read_texts, read_tsv
-from anyorder.errors import DataError
+from anyorder.errors import DataError, MissingError
 
 
 def test_parallel_files_plain_and_gzip_give_the_same(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_hugging_face_dataset(tmp_path: Path) -> None:
 
 def test_without_the_package_a_dataset_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(DataError, match="pip install datasets"):
+    with pytest.raises(MissingError, match=r"package datasets.*pip install 'anyorder\[hub\]'"):
         read_hub("wmt14", "de-en", "train", ("de", "en"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -208,13 +207,6 @@ def test_every_cell_of_the_full_report_has_a_plan() -> None:
                     if entry is not None and order != "learned":
                         entry.cell.plan().decoder()
     assert grid.linear(scope, "en-de", "learned", "1", "L") is None  # no policy for that direction
-
-
-def test_real_folders_if_there_are_any() -> None:
-    shared = Path(os.environ.get("ANYORDER_SHARED", Path(__file__).parents[3] / "shared")) / "data"
-    if not (shared / "tatoeba").exists():
-        pytest.skip(f"no data in {shared}: set ANYORDER_SHARED")
-    assert len(load_corpus(shared, "tatoeba-test", "en-de")) == 1000
 
 
 def test_whole_sets_are_shown_where_the_first_table_has_less(model: Path, data: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from anyorder.cli.convert import convert
+from anyorder.data.read import read_parallel
 from anyorder.errors import ModelError
 from anyorder.models import load_model
 from anyorder.models.convert import convert_xlm, read_codes, xlm_tokenizer
@@ -21,8 +21,7 @@ from anyorder.models.tokenizer import Tokenizer
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm, read_xlm
 
-SHARED = Path(os.environ.get("ANYORDER_SHARED", Path(__file__).parents[3] / "shared"))
-REFERENCE = SHARED / "reference"
+REFERENCE = Path(__file__).parents[1] / "parity" / "records"
 SPECIAL = ["<s>", "</s>", "<pad>", "<unk>", *(f"<special{i}>" for i in range(10))]
 PIECES = ["the", "cat", "hat", "ca@@", "h@@", "t", "a@@", "t@@", "c@@", "at", "e", "h", "."]
 WORDS = SPECIAL + PIECES
@@ -105,11 +104,13 @@ def test_a_literal_special_word_in_a_text_is_only_text(files: Path) -> None:
 
 
 def test_lengths_are_counted_in_subwords(files: Path) -> None:
-    convert_xlm(files / "model.pth", files / "out", codes=files / "codes", text=(files / "text.de", files / "text.en"))
+    pairs = read_parallel(files / "text.de", files / "text.en")
+    text = (pairs.first, pairs.second)
+    convert_xlm(files / "model.pth", files / "out", codes=files / "codes", text=text)
     lengths = json.loads((files / "out" / "lengths.json").read_text())
     assert lengths == {"de-en": {"2": {"3": 1}, "3": {"1": 1}}, "en-de": {"1": {"3": 1}, "3": {"2": 1}}}
     with pytest.raises(ModelError, match="need BPE codes"):
-        convert_xlm(files / "model.pth", files / "out", text=(files / "text.de", files / "text.en"))
+        convert_xlm(files / "model.pth", files / "out", text=text)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,6 @@ def test_the_command(files: Path) -> None:
     assert (files / "out" / "model.safetensors").read_bytes() == before
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason="no reference files: set ANYORDER_SHARED to their folder")
 def test_the_reference_models_tokenizer() -> None:
     read = read_xlm(REFERENCE / "xlm-de-en.pth")
     tokenizer = xlm_tokenizer(read, REFERENCE / "bpe.codes")

@@ -17,8 +17,7 @@ from anyorder.errors import ModelError
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm, read_xlm
 
-SHARED = Path(os.environ.get("ANYORDER_SHARED", Path(__file__).parents[3] / "shared"))
-REFERENCE = SHARED / "reference" / "xlm-de-en.pth"
+REFERENCE = Path(__file__).parents[1] / "parity" / "records" / "xlm-de-en.pth"
 WORDS, DIM, LAYERS, HEADS, FFN, POSITIONS = 30, 12, 2, 3, 20, 16
 
 
@@ -102,7 +101,6 @@ def test_hidden_states_of_a_small_model(small: Path) -> None:
     compare(small, HEADS, [[7, 8, 9, 10], [11, 12]], [[5, 20, 5], [5, 5, 21, 22, 5]])
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason="no reference checkpoint: set ANYORDER_SHARED to its folder")
 def test_hidden_states_of_the_reference_model() -> None:
     rng = torch.Generator().manual_seed(3)
     rows = [torch.randint(14, 7000, (n,), generator=rng).tolist() for n in (12, 5, 9)]

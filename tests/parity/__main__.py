@@ -1,4 +1,4 @@
-"""`python -m tests.parity GOLDEN.jsonl --model MODEL.pth`: how many records our engine reproduces, and which not."""
+"""`python -m tests.parity`: how many records of other systems our engine reproduces, and which not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import Progress
@@ -16,11 +17,14 @@ from anyorder.models.xlm import load_xlm
 
 from .replay import METHODS, RecordError, batches, read, replay
 
+RECORDS = Path(__file__).parent / "records"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.parity", description=__doc__)
-    parser.add_argument("golden", nargs="+", help="JSON-lines files of recorded generations")
-    parser.add_argument("--model", required=True, help="the XLM checkpoint that they were made with")
+    golden, model_file = str(RECORDS / "golden.jsonl"), str(RECORDS / "xlm-de-en.pth")
+    parser.add_argument("golden", nargs="*", default=[golden], help="JSON-lines files of recorded generations")
+    parser.add_argument("--model", default=model_file, help="the XLM checkpoint that they were made with")
     parser.add_argument("--differences", type=int, default=5, help="how many differing records to show (default 5)")
     options = parser.parse_args(arguments)
     out, err = Console(), Console(stderr=True)

@@ -14,6 +14,7 @@ from anyorder.bench import growth, process, run
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
 from anyorder.bench.profile import profile
+from anyorder.errors import extra
 from anyorder.models.int8 import to_int8
 from anyorder.text.plan import Plan
 
@@ -87,7 +88,8 @@ def _opening(translator: Any, asked: Asked, sentences: int) -> str:
 
 
 def _bleu(written: dict[str, list[str]], references: Sequence[str]) -> str:
-    from sacrebleu.metrics.bleu import BLEU
+    with extra("bench"):
+        from sacrebleu.metrics.bleu import BLEU
 
     scores = {name: BLEU().corpus_score(texts, [list(references)]).score for name, texts in written.items()}
     lines = [f"| side | BLEU ({len(references)} sentences) |", "|---|---:|"]

@@ -35,14 +35,16 @@ def convert(
     from rich.console import Console
     from rich.text import Text
 
-    from anyorder.errors import DataError, ModelError
-    from anyorder.files import FileError
+    from anyorder.data.read import read_parallel
+    from anyorder.errors import AnyorderError
     from anyorder.models.convert import convert_xlm
 
     try:
         with Console(stderr=True).status(Text(f"converting {visible(str(checkpoint))}")):
-            read = convert_xlm(checkpoint, folder, codes=codes, text=text, half=half)
-    except (ModelError, DataError, FileError) as error:
+            pairs = None if text is None else read_parallel(*text, longest=10_000)
+            lines = None if pairs is None else (pairs.first, pairs.second)
+            read = convert_xlm(checkpoint, folder, codes=codes, text=lines, half=half)
+    except AnyorderError as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:
         raise typer.BadParameter(f"can not write {folder}: {error.strerror}") from None

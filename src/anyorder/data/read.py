@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from anyorder.errors import DataError
+from anyorder.errors import DataError, extra
 
 
 @dataclass
@@ -162,12 +162,8 @@ def read_texts(path: Path | str, longest: int = 1000) -> Texts:
 
 def read_hub(name: str, config: str | None, split: str, languages: tuple[str, str], longest: int = 1000) -> Pairs:
     """A Hugging Face dataset with rows {"translation": {"de": …, "en": …}} or {"de": …, "en": …}."""
-    try:
+    with extra("hub"):
         from datasets import load_dataset
-    except ImportError:
-        raise DataError(
-            f"reading the dataset {name!r} needs one more package: pip install datasets (or anyorder[hub])"
-        ) from None
     report = Report(f"{name} ({split})")
 
     def rows() -> Iterator[tuple[bytes, bytes] | None]:

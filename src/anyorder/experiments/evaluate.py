@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anyorder.errors import extra
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -52,21 +54,24 @@ def signatures() -> dict[str, str]:
 
 @cache
 def _bleu(plain: bool = False) -> Any:
-    from sacrebleu.metrics.bleu import BLEU
+    with extra("report"):
+        from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(tokenize="none", force=True) if plain else BLEU()
 
 
 @cache
 def _chrf() -> Any:
-    from sacrebleu.metrics.chrf import CHRF
+    with extra("report"):
+        from sacrebleu.metrics.chrf import CHRF
 
     return CHRF()
 
 
 @cache
 def _moses_tools(language: str) -> tuple[Any, Any]:
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    with extra("report"):
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     return MosesPunctNormalizer(language), MosesTokenizer(language)
 
@@ -92,7 +97,8 @@ def statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[
 
 @cache
 def _sentence_bleu() -> Any:
-    from sacrebleu.metrics.bleu import BLEU
+    with extra("report"):
+        from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(effective_order=True)
 

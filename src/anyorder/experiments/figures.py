@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anyorder.errors import extra
 from anyorder.experiments.orders import Cluster
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ COLOURS = ("#0b6e99", "#d9730d", "#0f7b6c", "#ad1a72", "#6940a5", "#64473a", "#9
 
 
 def _canvas(rows: int, columns: int, width: float, height: float, **shared: Any) -> tuple[Any, Any]:
-    import matplotlib
+    with extra("report"):
+        import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from anyorder.errors import extra
 from anyorder.experiments.generations import Watched
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def vector(order: Sequence[int], length: int, dimensions: int = DIMENSIONS) -> N
 
 def clusters(generations: Sequence[Watched], k: int = CLUSTERS, seed: int = 0) -> list[Cluster]:
     """k-means of the orders, largest cluster first; the example is the generation nearest to the centre."""
-    from sklearn.cluster import KMeans
+    with extra("report"):
+        from sklearn.cluster import KMeans
 
     usable = [g for g in generations if len(g.order) >= SHORTEST]
     if not usable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ def convert_xlm(
     folder: str | Path,
     *,
     codes: str | Path | None = None,
-    text: tuple[Path, Path] | None = None,
+    text: tuple[Sequence[str], Sequence[str]] | None = None,
     half: bool = False,
 ) -> XlmCheckpoint:
-    """Write the model; with BPE `codes` its tokenizer; with parallel `text` its length counts.
+    """Write the model; with BPE `codes` its tokenizer; with parallel lines of `text` its length counts.
 
     The folder is a new one, and there when everything in it is.
     """
@@ -94,14 +95,11 @@ def _closed(word: str) -> str:
     return word[:-2] if word.endswith("@@") else word + END
 
 
-def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Path, Path]) -> dict[str, Table]:
-    from anyorder.data.read import read_parallel
-
-    pairs = read_parallel(*text, longest=10_000)
-    sides = zip((pairs.first, pairs.second), read.languages, strict=True)
+def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Sequence[str], Sequence[str]]) -> dict[str, Table]:
+    sides = zip(text, read.languages, strict=True)
     first, second = (tokenizer.encode(lines, language) for lines, language in sides)
     both = [(len(a), len(b)) for a, b in zip(first, second, strict=True) if a and b]
     if not both:
-        raise ModelError(f"{text[0]} and {text[1]} have not one usable pair")
+        raise ModelError("the text to count lengths in has not one usable pair")
     names = "-".join(read.languages), "-".join(read.languages[::-1])
     return {names[0]: count_lengths(both), names[1]: count_lengths((b, a) for a, b in both)}

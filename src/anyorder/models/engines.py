@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anyorder.errors import extra
+
 
 def to_hugging_face(model: Any, direction: tuple[int, int]) -> Any:
     """Our autoregressive model as a BART (post-norm) or an mBART (pre-norm): the same function of its inputs.
@@ -101,8 +103,9 @@ def generate(hf: Any, model: Any, sources: Sequence[Sequence[int]], beam: int = 
 
 def to_ctranslate2(hf: Any, tokens: Sequence[str], folder: Path, quantization: str | None = None) -> Any:
     """A CTranslate2 translator of the same model; quantization="int8" or None for float32."""
-    import ctranslate2
-    from ctranslate2.converters.transformers import BartLoader
+    with extra("bench"):
+        import ctranslate2
+        from ctranslate2.converters.transformers import BartLoader
 
     hf = copy.deepcopy(hf)  # rounding happens in place
     hf.config.normalize_before = hf.config.model_type == "mbart"

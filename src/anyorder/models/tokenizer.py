@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from anyorder.errors import extra
+
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 BOS, EOS, PAD, UNK, MASK = range(5)
 
@@ -48,7 +50,8 @@ class Tokenizer:
 
     def _moses_tools(self, language: str) -> tuple[Any, Any, Any]:
         if language not in self._moses:
-            from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+            with extra("train"):
+                from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
             tools = MosesPunctNormalizer(language), MosesTokenizer(language), MosesDetokenizer(language)
             self._moses[language] = tools

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from anyorder.errors import AnyorderError
+from anyorder.errors import AnyorderError, extra
 
 
 class TrainingError(AnyorderError):
@@ -87,7 +87,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 def plot_log(path: Path, out: Path) -> None:
     """Losses and BLEU over updates, as a picture."""
-    import matplotlib
+    with extra("train"):
+        import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt

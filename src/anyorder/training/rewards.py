@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.state import State
+from anyorder.errors import extra
 
 Quality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and their references → (N,)
 
@@ -40,8 +41,9 @@ def written(state: State) -> list[list[int]]:
 
 def edit_distance(state: State, references: list[list[int]]) -> Tensor:
     """−d_edit(Y, Y*) in symbols. `<mask>` occurs in no reference, so it counts as wrong."""
-    from rapidfuzz import process
-    from rapidfuzz.distance import Levenshtein
+    with extra("train"):
+        from rapidfuzz import process
+        from rapidfuzz.distance import Levenshtein
 
     return -torch.from_numpy(process.cpdist(written(state), references, scorer=Levenshtein.distance)).float()
 
@@ -53,7 +55,8 @@ def right_symbols(state: State, references: list[list[int]]) -> Tensor:
 
 def sentence_bleu(state: State, references: list[list[int]]) -> Tensor:
     """Smoothed sentence BLEU over symbols, 0–100; `<mask>` matches nothing."""
-    from sacrebleu.metrics.bleu import BLEU
+    with extra("train"):
+        from sacrebleu.metrics.bleu import BLEU
 
     bleu = BLEU(tokenize="none", effective_order=True, force=True)
 

@@ -13,6 +13,7 @@ import torch
 
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_tsv
+from anyorder.errors import extra
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
@@ -62,7 +63,8 @@ def _prepare(config: Config, out: Path) -> Prepared:
 
 def _process() -> Any:
     """This process among those that train together."""
-    from accelerate import PartialState
+    with extra("train"):
+        from accelerate import PartialState
 
     return PartialState(cpu=not torch.accelerator.is_available())
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anyorder.errors import extra
 from anyorder.models.folder import save_model
 from anyorder.models.machine import keep_freed_memory
 from anyorder.models.weights import own_weights, set_weights
@@ -49,7 +50,8 @@ class Trainer:
         bleu: Validate | None = None,
         finish: Callable[[Path], None] = lambda folder: None,  # what else belongs into a model folder
     ) -> None:
-        from accelerate import Accelerator
+        with extra("train"):
+            from accelerate import Accelerator
 
         self.stage, self.valid, self.folder, self.bleu, self.finish = stage, valid, folder, bleu, finish
         self.accelerator = Accelerator(

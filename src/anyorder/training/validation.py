@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyorder.core import Length
+from anyorder.errors import extra
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan
 from anyorder.text.rows import Input
@@ -28,7 +29,8 @@ def best_ids(generator: Generator, sources: Sequence[Sequence[int]], plan: Plan)
 
 def bleu(hypotheses: list[str], references: list[str]) -> float:
     """Corpus BLEU on raw text, sacreBLEU's default."""
-    import sacrebleu
+    with extra("train"):
+        import sacrebleu
 
     return float(sacrebleu.corpus_bleu(hypotheses, [references]).score)
 
