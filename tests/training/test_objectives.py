@@ -284,3 +284,14 @@ def test_checked_symbols_are_predicted_although_they_can_be_seen() -> None:
     seen = batch["chosen"] & batch["tokens"].ne(S.mask)
     share = seen.sum() / (batch["tokens"].ne(S.mask) & batch["target"].ne(S.pad)).sum()
     assert 0.35 < float(share) < 0.65 and int(batch["count"]) == int(batch["chosen"].sum())
+
+
+def test_a_share_of_sentences_has_its_last_symbols_masked() -> None:
+    tokens = torch.full((400, 9), 7)
+    candidates = torch.ones_like(tokens, dtype=torch.bool)
+    candidates[:, 7:] = False  # padding
+    _, chosen = Corruption(0.3, 0.9, last=0.5)(tokens, candidates, S, 40, gen())
+    assert not (chosen & ~candidates).any()
+    from_the_end = torch.arange(9) >= 7 - chosen.sum(1, keepdim=True)
+    share = (chosen == (from_the_end & candidates)).all(1).float().mean()
+    assert 0.45 < share < 0.65  # a random set is a suffix now and then

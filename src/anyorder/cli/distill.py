@@ -45,6 +45,6 @@ def distill(
     settings = load_config(config)
     if data is not None:
         settings = replace(settings, data=replace(settings.data, root=str(data)))
-    how = Distillation(model, beam, best_of, limit or 0, monolingual, engine)
+    how = Distillation(model, beam, best_of, limit=limit or 0, monolingual=monolingual, engine=engine)
     for path in run(settings, found(model), out, how):
         typer.echo(str(path))

@@ -60,9 +60,7 @@ class ModelFolder:
     def check(self) -> None:
         """Complain unless everything that a model needs is there."""
         if not (self.path / CONFIG).exists():
-            raise ModelError(
-                f"{self.path} is not a model folder: it has no {CONFIG} (a model is {', '.join(PARTS)})"
-            )
+            raise ModelError(f"{self.path} is not a model folder: it has no {CONFIG} (a model is {', '.join(PARTS)})")
         missing = [part for part in PARTS if self.ours and not (self.path / part).exists()]
         if missing:
             raise ModelError(f"{self.path} is not a complete model folder: it has no {' and no '.join(missing)}")

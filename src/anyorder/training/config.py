@@ -94,6 +94,7 @@ class Stage:
     mask_high: float = 1.0
     mask_per_batch: bool = False  # the authors' code: one ratio a batch
     mask_bert: bool = False  # the authors' code: of the chosen symbols 80 % masked, 10 % random, 10 % kept
+    mask_last: float = 0.0  # share of sentences whose last symbols are masked, as when writing from left to right
     copies: int = 1  # cmlm: masked copies of a target for each time its source is encoded …
     own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols …
     check: float = 0.0  # … and the share of visible symbols that are predicted too
@@ -112,7 +113,8 @@ class Distillation:
     teacher: str  # a model folder, a shipped model, or a stage of the same configuration
     beam: int = 1  # of an autoregressive teacher
     best_of: int = 1  # of that many candidates the one nearest to people's translation, where there is one
-    limit: int = 0  # sentences per direction; 0: all
+    pairs: int = 0  # sentences per direction that have a translation, the first ones; 0: all
+    limit: int = 0  # sentences per direction, those with a translation first; 0: all
     monolingual: bool = False  # the configuration's monolingual texts too
     engine: str = "anyorder"  # anyorder | ctranslate2 (autoregressive teachers; needs the extra [bench])
 

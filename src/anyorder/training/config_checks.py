@@ -47,7 +47,7 @@ def check(config: Config) -> None:
 
 def _check_distillation(one: Distillation, where: str, name: str) -> None:
     _must(plain_name(name), f"{where}: every distillation needs a name of its own, without slashes")
-    for setting, least in (("beam", 1), ("best_of", 1), ("limit", 0)):
+    for setting, least in (("beam", 1), ("best_of", 1), ("pairs", 0), ("limit", 0)):
         value = getattr(one, setting)
         _must(least <= value < 2**62, f"{where}: {setting} must be at least {least}, not {value}")
     _must(one.engine in ENGINES, f"{where}: engine must be one of {', '.join(ENGINES)}, not {one.engine!r}")
@@ -111,7 +111,7 @@ def _check_stage(stage: Stage, where: str) -> None:
     plain = (stage.copies, stage.own, stage.check) == (1, 0.0, 0.0)
     cmlm = f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart"
     _must(stage.objective == "cmlm" or plain, cmlm)
-    for name in ("own", "check"):
+    for name in ("mask_last", "own", "check"):
         value = getattr(stage, name)
         _must(0 <= value <= 1, f"{where}: {name} is a share, between 0 and 1, not {value!r}")
     shown = stage.own == 0 or stage.copies >= 2

@@ -29,7 +29,7 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -
     from rich.progress import track
 
     languages = config.data.languages
-    sides = [_sentences(config, s, how.monolingual) for s in (0, 1)]
+    sides = [_sentences(config, s, how) for s in (0, 1)]
     texts = [some[: how.limit or None] for some, _ in sides]
     settings = {"beam": how.beam, "best_of": how.best_of, "engine": how.engine}
     agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
@@ -55,15 +55,15 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -
     return files
 
 
-def _sentences(config: Config, side: int, monolingual: bool) -> tuple[list[str], References]:
+def _sentences(config: Config, side: int, how: Distillation) -> tuple[list[str], References]:
     """The distinct sentences of one language, those of the pairs first, and people's translations of these."""
     references: dict[str, list[str]] = defaultdict(list)
     for corpus in config.data.train:
         pairs = read_pairs(corpus, config.data)
         for a, b in zip(pairs.first, pairs.second, strict=True):
             references[(a, b)[side]].append((b, a)[side])
-    lines = list(references)
-    if monolingual:
+    lines = list(references)[: how.pairs or None]
+    if how.monolingual:
         names = config.data.monolingual.get(config.data.languages[side], [])
         lines += [x for name in names for x in read_texts(Path(config.data.root) / name, config.data.longest).lines]
     return [text for text in dict.fromkeys(lines) if "\t" not in text], references

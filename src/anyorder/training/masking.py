@@ -47,10 +47,17 @@ def canvas(sides: list[tuple[Ragged, Tensor, int]], symbols: Symbols) -> Canvas:
     return Canvas(tokens, positions, languages, side, None if bool(real.all()) else real[:, None, None])
 
 
-def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator) -> Tensor:
-    """Of the candidates (B, W) bool of each row, ⌈ratio·n⌉ at random (at least one): (B, W) bool."""
-    keys = torch.rand(candidates.shape, generator=generator).masked_fill_(~candidates, 2.0)
-    rank = keys.argsort(1).argsort(1)
+def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator, last: float = 0.0) -> Tensor:
+    """Of the candidates (B, W) bool of each row, ⌈ratio·n⌉ (at least one): (B, W) bool.
+
+    They are drawn at random, but in a share `last` of the rows they are the last ones.
+    """
+    keys = torch.rand(candidates.shape, generator=generator)
+    if last:
+        rows, width = candidates.shape
+        from_the_end = torch.arange(width, 0, -1) / (width + 1)  # (W,) the last column has the least key
+        keys = torch.where(torch.rand(rows, 1, generator=generator) < last, from_the_end, keys)
+    rank = keys.masked_fill_(~candidates, 2.0).argsort(1).argsort(1)
     n = candidates.sum(1)
     count = (ratio * n).ceil().clamp(min=1).minimum(n)
     return rank < count[:, None]
@@ -66,6 +73,7 @@ class Corruption:
     bert: bool = False  # … and of the chosen symbols 80 % masked, 10 % random, 10 % kept
     copies: int = 1  # masked copies of a target, all against one encoded source
     own: float = 0.0  # share of the later copies whose visible symbols are the model's own, as when it decodes
+    last: float = 0.0  # share of sentences whose masked symbols are the last ones, as when writing from left to right
     check: float = 0.0  # share of a copy's visible symbols that are predicted too, so that wrong ones can be mended
 
     def __call__(
@@ -74,7 +82,7 @@ class Corruption:
         """The corrupted tokens, and where the loss is taken (B, W) bool."""
         rows = len(tokens)
         u = torch.rand(1 if self.per_batch else rows, generator=generator).expand(rows)
-        chosen = choose(candidates, self.low + (self.high - self.low) * u, generator)
+        chosen = choose(candidates, self.low + (self.high - self.low) * u, generator, self.last)
         new = torch.full_like(tokens, symbols.mask)
         if self.bert:
             kind = torch.rand(tokens.shape, generator=generator)

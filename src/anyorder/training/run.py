@@ -74,7 +74,14 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     folder = out / stage.name
     model = build(config, stage, prepared, out)
     corruption = Corruption(
-        stage.mask_low, stage.mask_high, stage.mask_per_batch, stage.mask_bert, stage.copies, stage.own, stage.check
+        low=stage.mask_low,
+        high=stage.mask_high,
+        per_batch=stage.mask_per_batch,
+        bert=stage.mask_bert,
+        last=stage.mask_last,
+        copies=stage.copies,
+        own=stage.own,
+        check=stage.check,
     )
     train, valid, room = prepared.train, prepared.valid, config.model.positions - 2
     lengths = out / LENGTHS

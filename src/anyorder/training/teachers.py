@@ -5,7 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
+
+import torch
 
 from anyorder.models.folder import ModelFolder
 from anyorder.text.generator import Generator
@@ -46,8 +49,9 @@ class CTranslate2:
         if self.model.kind != "autoregressive":
             raise TrainingError(f'{folder.path}: the engine ctranslate2 is for autoregressive teachers: use "anyorder"')
         self.tokens = folder.tokenizer().tokens(range(self.model.architecture.vocabulary))
-        self.beam = beam
+        self.beam, self.workers = beam, torch.get_num_threads()
         self.engines: dict[Direction, Any] = {}
+        self.making = Lock()
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
         from anyorder.models.engines import ctranslate2_candidates
@@ -55,12 +59,13 @@ class CTranslate2:
         return ctranslate2_candidates(self._engine(direction), self.model, self.tokens, sources, self.beam, n)
 
     def _engine(self, direction: Direction) -> Any:
-        if direction not in self.engines:
-            from anyorder.models.engines import to_ctranslate2, to_hugging_face
+        from anyorder.models.engines import to_ctranslate2, to_hugging_face
 
-            with tempfile.TemporaryDirectory() as aside:  # read when it is made
-                hf = to_hugging_face(self.model, direction)
-                self.engines[direction] = to_ctranslate2(hf, self.tokens, Path(aside))
+        with self.making:  # parts are asked for side by side
+            if direction not in self.engines:
+                with tempfile.TemporaryDirectory() as aside:  # read when it is made
+                    hf = to_hugging_face(self.model, direction)
+                    self.engines[direction] = to_ctranslate2(hf, self.tokens, Path(aside), workers=self.workers)
         return self.engines[direction]
 
 
