@@ -50,9 +50,9 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     blanks = generator.propose([len(e) for e in encoded], generator.encode(encoded), LENGTHS)
     jobs = [Job(e, len(blank.tokens)) for e, some in zip(encoded, blanks, strict=True) for blank in some]
     text = [_opening(translator, asked, len(lines))]
-    rows: list[run.Row] = []
+    rows: list[run.Line] = []
     if asked.shipped:
-        here = run.Setting("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
+        here = run.Workbench("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
         rows += run.throughput(here, note) + run.latency(here, SINGLE, note)
     if asked.paper:
         rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)
