@@ -54,8 +54,9 @@ class EncodedContext:
 class ConditionalMasked(nn.Module):
     """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019).
 
-    y_i is read off the state of column i − 1 (the delimiter before the first symbol is column −1), as in an
-    autoregressive decoder: one that becomes this model has to learn to look to its right, and nothing anew.
+    With `architecture.shift` y_i is read off the state of column i − 1 (the delimiter before the first symbol is column
+    −1) and not of column i: an autoregressive decoder that becomes this model then has to learn to look to its right,
+    and nothing anew.
     """
 
     kind = "cmlm"
@@ -69,6 +70,7 @@ class ConditionalMasked(nn.Module):
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = special.mask, special.pad
+        self.first = 0 if architecture.shift else 1  # the delimited column that the first symbol is read off
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -90,11 +92,11 @@ class ConditionalMasked(nn.Module):
         return torch.log_softmax(self.length_lin(context.summary), 1)
 
     def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
-        return self._states(context, tokens)[:, : tokens.shape[1]]
+        return self._states(context, tokens)[:, self.first : self.first + tokens.shape[1]]
 
     def hidden_at(self, context: EncodedContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
-        columns, slot = columns_of(n, i, len(tokens))
+        columns, slot = columns_of(n, i + self.first, len(tokens))
         return self._states(context, tokens, columns)[n, slot]
 
     def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:

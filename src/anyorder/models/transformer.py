@@ -32,6 +32,7 @@ class Architecture:
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
+    shift: bool = False  # a masked decoder reads a symbol off the state before it, as an autoregressive one does
 
     @property
     def decoder(self) -> Architecture:

@@ -64,6 +64,7 @@ class Sizes:
     gelu: str = "erf"
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of models with an encoder and a decoder; 0: as many as `layers`
+    shift: bool = False  # cmlm: symbols are read off the state before them, as in an autoregressive model to start from
 
 
 @dataclass(frozen=True)

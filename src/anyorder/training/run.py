@@ -101,8 +101,7 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
 
     def finish(best: Path) -> None:
         shutil.copyfile(out / TOKENIZER, best / TOKENIZER)
-        if not hasattr(model, "log_length"):  # it predicts lengths itself
-            shutil.copyfile(lengths, best / LENGTHS)
+        shutil.copyfile(lengths, best / LENGTHS)
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     identity, settings = _identity(config, stage, out)
@@ -126,10 +125,8 @@ def _identity(config: Config, stage: Stage, out: Path) -> tuple[dict[str, Any], 
 
 
 def _scorer(config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> Scorer:
-    """Validation BLEU on the first sentences of the validation pairs."""
-    counts = None
-    if stage.objective != "cmlm":
-        counts = length_models(json.loads(lengths.read_text(encoding="utf-8")))
+    """Validation BLEU on the first sentences of the validation pairs, with the lengths that the folder will have."""
+    counts = length_models(json.loads(lengths.read_text(encoding="utf-8")))
     some = [side[: stage.bleu_sentences] for side in prepared.references]
     return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.positions - 2)
 
@@ -201,8 +198,8 @@ def _depth(model: Any) -> tuple[int, int]:
 
 
 def _fixed(a: Architecture) -> tuple[Any, ...]:
-    """The sizes that a start must share: all but the number of layers and dropout."""
-    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0))
+    """The sizes that a start must share: all but the number of layers, dropout, and where symbols are read."""
+    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0, shift=False))
 
 
 def _single(pairs: Corpus) -> Corpus:

@@ -43,10 +43,10 @@ class Scorer:
         tokenizer: Any,
         languages: Sequence[str],
         references: Sequence[Sequence[str]],  # of either language, line by line
-        lengths: dict[str, Length] | None,  # p(L|X) by direction; None: the model's own
+        lengths: dict[str, Length],  # p(L|X) by direction
         longest: int,
     ) -> None:
-        self.tokenizer, self.languages, self.lengths = tokenizer, languages, lengths or {}
+        self.tokenizer, self.languages, self.lengths = tokenizer, languages, lengths
         self.references = [list(side) for side in references]
         sides = [tokenizer.encode(lines, k) for lines, k in zip(self.references, languages, strict=True)]
         self.sources = [[ids[:longest] for ids in side] for side in sides]
