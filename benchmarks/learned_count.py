@@ -1,4 +1,4 @@
-"""How many positions a pass: a learned count against handcrafted ones. `python -m benchmarks.learned_count DATA`.
+"""How many positions per pass: a learned count against handcrafted ones. `python -m benchmarks.learned_count DATA`.
 
 Each family of counts is a curve of BLEU over passes, by its setting; all of them decode with one target length. At the
 passes that the learned count takes, the others are read off their curves, straight between two settings.

@@ -1,6 +1,6 @@
-"""Learned orders against handcrafted ones, one position a step: `python -m benchmarks.learned_order DATA`.
+"""Learned orders against handcrafted ones, one position per step: `python -m benchmarks.learned_order DATA`.
 
-One target length a sentence, the same model, the same greedy symbols: nothing but the order differs. Each order is
+One target length per sentence, the same model, the same greedy symbols: nothing but the order differs. Each order is
 compared with `uniform` and with the best handcrafted one of the table by paired bootstrap. The last row is an oracle:
 for each sentence the best translation of the handcrafted orders' and some uniform ones'.
 """
@@ -48,7 +48,7 @@ def main() -> None:
         "--policy", nargs=2, action="append", default=[], metavar=("NAME", "FOLDER"),
         help="another policy: FOLDER/policy-de-en.safetensors and FOLDER/policy-en-de.safetensors, or the one there is",
     )  # fmt: skip
-    parser.add_argument("--steps", type=int, default=None, help="T, with ⌈L/T⌉ positions a step; without it T = L")
+    parser.add_argument("--steps", type=int, default=None, help="T, with ⌈L/T⌉ positions per step; without it T = L")
     options = parser.parse_args()
     for direction in options.direction:
         cells = Cells(options.model, options.data, direction, options.sets, options.cache, options.limit)

@@ -33,7 +33,7 @@ DIRECTIONS = {"de-en": "De→En", "en-de": "En→De"}
 
 @dataclass(frozen=True)
 class Way:
-    """One way to translate: an order (a name or a policy's file), how many positions a step, and draws."""
+    """One way to translate: an order (a name or a policy's file), how many positions per step, and draws."""
 
     order: str
     count: str | None = None
@@ -52,7 +52,7 @@ class Found:
 
     texts: list[str]
     references: list[str]
-    passes: float  # of the model, a sentence
+    passes: float  # of the model, per sentence
     seconds: float  # of one thread
 
     @cached_property
