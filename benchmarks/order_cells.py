@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from numpy.typing import NDArray
 
-from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.data.test_sets import TestSet, load_test_set
 from anyorder.experiments.evaluate import bleu_of, statistics
 from anyorder.models.catalog import locate
 from anyorder.models.policy import Policy
@@ -69,10 +69,10 @@ class Cells:
 
     def __init__(self, model: str, data: Path, direction: str, corpora: tuple[str, ...], folder: Path, limit: int):
         self.model, self.direction, self.folder = model, direction, folder
-        whole = [load_corpus(data, name, direction) for name in corpora]
+        whole = [load_test_set(data, name, direction) for name in corpora]
         self.sources = [x for c in whole for x in c.sources[:limit]]
         self.references = [x for c in whole for x in c.references[:limit]]
-        self.corpus: Corpus = whole[0]
+        self.corpus: TestSet = whole[0]
         found = locate(model)
         assert found is not None, f"no model {model}"
         self.files = found.files

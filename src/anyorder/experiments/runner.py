@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import Job, Store, run
 from anyorder.experiments.generations import Watch, watch
 
@@ -47,11 +47,11 @@ class _Worker:
         torch.set_num_threads(1)
         self.setting = setting
         self.translator: Translator = load(setting.model, kind="translation")
-        self.corpora: dict[tuple[str, str], Corpus] = {}
+        self.corpora: dict[tuple[str, str], EvalSet] = {}
 
-    def corpus(self, name: str, direction: str) -> Corpus:
+    def corpus(self, name: str, direction: str) -> EvalSet:
         if (name, direction) not in self.corpora:
-            self.corpora[name, direction] = load_corpus(self.setting.data, name, direction)
+            self.corpora[name, direction] = load_test_set(self.setting.data, name, direction)
         return self.corpora[name, direction]
 
     def do(self, task: Task) -> None:
