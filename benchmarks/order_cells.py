@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from numpy.typing import NDArray
 
-from anyorder.data.test_sets import TestSet, load_test_set
+from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.evaluate import bleu_of, statistics
 from anyorder.models.catalog import locate
 from anyorder.models.policy import Policy
@@ -72,7 +72,7 @@ class Cells:
         whole = [load_test_set(data, name, direction) for name in corpora]
         self.sources = [x for c in whole for x in c.sources[:limit]]
         self.references = [x for c in whole for x in c.references[:limit]]
-        self.corpus: TestSet = whole[0]
+        self.corpus: EvalSet = whole[0]
         found = locate(model)
         assert found is not None, f"no model {model}"
         self.files = found.files

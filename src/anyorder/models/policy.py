@@ -162,7 +162,7 @@ class Policy(nn.Module, Order):
         """The same policy with f_i − cutoff for f_i: deciding how many, it writes fewer (cutoff > 0) or more."""
         other = copy.deepcopy(self)
         with torch.no_grad():
-            other.outer.bias -= cutoff
+            other.outer.bias.sub_(cutoff)
         return other
 
     def __str__(self) -> str:
