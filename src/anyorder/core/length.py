@@ -104,7 +104,7 @@ class Predicted(Known):
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
         logp = self.log_length(context)
         logp = logp.masked_fill(torch.arange(logp.shape[1], device=logp.device) < 1, -torch.inf)
-        best, lengths = logp.topk(n, -1)
+        best, lengths = logp.topk(min(n, logp.shape[1]), -1)
         return lengths, best
 
 
