@@ -55,3 +55,11 @@ def pointer(text: str, at: int, around: int = 40) -> str:
     start = max(0, at - around)
     before, after = "…" if start else "", "…" if len(text) > at + around else ""
     return f"  {before}{text[start : at + around]}{after}\n  {' ' * (len(before) + at - start)}^"
+
+
+def raised_in(error: BaseException) -> str:
+    """The module that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -39,7 +39,7 @@ def growth(model: Any, repeats: int, note: Note) -> list[Growth]:
         from anyorder.models.masked_translation import MaskedTranslation
 
         wide = replace(model.architecture, vocabulary=k)
-        return MaskedTranslation(wide, model.symbols, model.languages).eval().requires_grad_(False)
+        return MaskedTranslation(wide, model.special, model.languages).eval().requires_grad_(False)
 
     longest = model.architecture.positions - 2
     lengths = tuple(n for n in (7, 14, 28, 56, 112) if n <= longest)
@@ -73,7 +73,7 @@ def _measure(
 
 def markdown(found: Sequence[Growth]) -> str:
     """A line a variable."""
-    lines = ["| easy-first, T = L | milliseconds a sentence |", "|---|---|"]
+    lines = ["| easy-first, T = L | milliseconds per sentence |", "|---|---|"]
     for g in found:
         cells = ", ".join(f"{v:,}: {ms:.3g}" for v, ms in zip(g.values, g.milliseconds, strict=True))
         lines.append(f"| {g.variable} | {cells} |")

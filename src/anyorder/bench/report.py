@@ -20,7 +20,7 @@ from anyorder.text.plan import Plan
 
 Note = Callable[[str], None]
 LENGTHS = 4
-PAPER_SENTENCES = 5  # so many at the paper's size
+PAPER_SENTENCES = 5  # that many at the paper's size
 ROUNDED = 300  # sentences whose BLEU in int8 is compared
 PROFILED = 40
 SINGLE = 60  # canvases decoded one at a time
@@ -46,13 +46,13 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     where = (translator.languages.index(origin), translator.languages.index(to))
     lines = asked.sources[: asked.sentences]
     encoded = translator.tokenizer.encode(lines, origin)
-    sizes = torch.tensor([len(e) for e in encoded])
-    lengths = translator.lengths[f"{origin}-{to}"].propose(sizes, LENGTHS)[0].tolist()
-    jobs = [Job(e, length) for e, some in zip(encoded, lengths, strict=True) for length in some]
+    generator = translator.generator(to)
+    blanks = generator.propose([len(e) for e in encoded], generator.encode(encoded), LENGTHS)
+    jobs = [Job(e, len(blank.tokens)) for e, some in zip(encoded, blanks, strict=True) for blank in some]
     text = [_opening(translator, asked, len(lines))]
-    rows: list[run.Row] = []
+    rows: list[run.Line] = []
     if asked.shipped:
-        here = run.Setting("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
+        here = run.Workbench("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
         rows += run.throughput(here, note) + run.latency(here, SINGLE, note)
     if asked.paper:
         rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)
@@ -64,6 +64,7 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
         text += ["## Beside an autoregressive model\n", run.markdown(rows)]
         if asked.references:
             text += [_bleu(written, asked.references[: len(lines)])]
+    text += ["## What a pass costs\n", run.markdown(run.halves(translator, lines, to, note))]
     if asked.references:
         text += ["## What int8 changes\n", _rounded(translator, asked, to, note)]
     text += ["## How cost grows\n", growth.markdown(growth.growth(translator.model, asked.repeats, note))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from anyorder.cli._guard import WRITTEN
 from anyorder.cli._terminal import shown
+from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -40,17 +42,17 @@ ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
     "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'."
 )
-ORDERS_HELP = f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares."
+ORDERS_HELP = (
+    f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares. "
+    "[default: the model's own; easy-first beside --count, --steps, --among or --beam]"
+)
 Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
-Orders = Annotated[
-    str | None,
-    typer.Option("--order", "-O", help=ORDERS_HELP, show_default="easy-first", rich_help_panel=PLAN),
-]
+Orders = Annotated[str | None, typer.Option("--order", "-O", help=ORDERS_HELP, rich_help_panel=PLAN)]
 CountOption = Annotated[
     str | None,
     typer.Option(
         "--count",
-        help="How many positions a step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
+        help="How many positions per step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
         "factor(1), entropy-bound(0.1), whole. [default: 1; constant with --steps]",
         rich_help_panel=PLAN,
     ),
@@ -74,7 +76,7 @@ Conditionals = Annotated[
     ),
 ]
 Beam = Annotated[int, typer.Option(help="K, hypotheses kept.", rich_help_panel=PLAN)]
-Positions = Annotated[int, typer.Option(help="K′, positions tried a hypothesis.", rich_help_panel=PLAN)]
+Positions = Annotated[int, typer.Option(help="K′, positions tried per hypothesis.", rich_help_panel=PLAN)]
 Temperature = Annotated[float, typer.Option(help="Of symbols; 0 takes the likeliest.", rich_help_panel=PLAN)]
 TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest symbols.", rich_help_panel=PLAN)]
 TopP = Annotated[float | None, typer.Option(help="Sample among the likeliest symbols of mass p.", rich_help_panel=PLAN)]
@@ -115,7 +117,7 @@ Compiled = Annotated[
     bool,
     typer.Option("--compiled", help="Use torch.compile: slow to start, for long inputs.", rich_help_panel=SPEED),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.", rich_help_panel=SHOW)]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object per line, with scores.", rich_help_panel=SHOW)]
 Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]
 TraceFile = Annotated[
     Path | None,
@@ -132,6 +134,14 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 def steps_of(text: str | None) -> int | str | None:
     """A number of steps as a number; words as they are."""
     return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
+
+
+def lengths_of(text: str) -> range:
+    """A number, or a range such as 2-6, of tokens."""
+    match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
+        raise UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 def make_plan(**options: Any) -> Plan:

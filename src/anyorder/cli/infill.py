@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
 from anyorder.cli import _options as o
-from anyorder.errors import UsageError
 
 
 def infill(
@@ -18,7 +16,7 @@ def infill(
     ] = None,
     model: o.LanguageModel = ...,  # type: ignore[assignment]
     length: Annotated[str, typer.Option(help="Tokens a gap, a number or a range.", rich_help_panel=o.PLAN)] = "1-5",
-    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings a text.", rich_help_panel=o.SHOW)] = 3,
+    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings per text.", rich_help_panel=o.SHOW)] = 3,
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,
@@ -44,17 +42,10 @@ def infill(
         "temperature": temperature, "seed": seed, "most_passes": most_passes, "most_memory": most_memory,
     }  # fmt: skip
     o.make_plan(**options)
-    lengths = _lengths(length)
+    lengths = o.lengths_of(length)
     writer = o.open_writer(model, diffusion)
     for line in texts_or_lines(text):
         if not line.strip() and not text:
             continue
         for filling in writer.infill(line, lengths, n, **options):
             o.say(filling.text, filling.score, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
-
-
-def _lengths(text: str) -> range:
-    match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
-    if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
-        raise UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
-    return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -44,7 +44,7 @@ def translate(
     most_memory: o.MostMemory = 2.0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
-    nbest: Annotated[int, typer.Option(help="Candidates a sentence.", rich_help_panel=o.SHOW)] = 1,
+    nbest: Annotated[int, typer.Option(help="Candidates per sentence.", rich_help_panel=o.SHOW)] = 1,
     as_json: o.Json = False,
     show: o.Show = False,
     trace: o.TraceFile = None,
@@ -84,7 +84,7 @@ def translate(
     if resume and output is None:
         raise UsageError("--resume goes on with an output file: say which with --output FILE")
     if resume and nbest > 1 and not as_json:
-        raise UsageError("--resume needs a line a sentence: use --json with --nbest")
+        raise UsageError("--resume needs a line per sentence: use --json with --nbest")
     if text and input_file:
         raise UsageError("give either texts or --input, not both")
     if text and resume:
@@ -98,6 +98,7 @@ def translate(
     plan = o.make_plan(**given, most_passes=most_passes, most_memory=most_memory)
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
+    from anyorder.text.identity import identity
 
     translator = o.open_translator(model, int8, compiled)
     _check_direction(translator, to, source, plan)
@@ -109,27 +110,11 @@ def translate(
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
         settings = {**given, "to": to, "from": source, "int8": int8, "json": as_json, "trace": trace is not None}
-        run = {} if output is None else {**_identity(model, plan), **settings}
+        run = {} if output is None else {**identity(model, plan), **settings}
         job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
     watch.finish()
     if job.failed:
         raise typer.Exit(1)
-
-
-def _identity(model: str, plan: Plan) -> dict[str, str | None]:
-    """What made an output, beside its settings: this version, and what is in the model's files."""
-    from anyorder import __version__
-    from anyorder.files import digest
-    from anyorder.models import catalog
-
-    folder = catalog.locate(model)
-    assert folder is not None
-    parts = [folder.path]
-    if plan.choosing.rescore == "ar" and folder.beside is not None:
-        parts.append(folder.beside.path)
-    orders = [one.order for one in plan.writing.each]
-    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
-    return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:

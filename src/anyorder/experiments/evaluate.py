@@ -14,7 +14,7 @@ from anyorder.errors import extra
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from anyorder.data.test_sets import Corpus
+    from anyorder.data.test_sets import EvalSet
 
 ORDER = 4  # n-grams up to this
 RESAMPLES = 1000
@@ -30,7 +30,7 @@ class Quality:
     tokenised: float | None  # BLEU on lower-cased Moses tokens, where such references exist
 
 
-def quality(hypotheses: Sequence[str], corpus: Corpus) -> Quality:
+def quality(hypotheses: Sequence[str], corpus: EvalSet) -> Quality:
     """All scores of translations of a corpus."""
     _aligned(hypotheses, corpus.references)
     tokenised = None
@@ -86,7 +86,7 @@ def moses(texts: Sequence[str], language: str) -> list[str]:
 
 
 def statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """What BLEU is a function of, a row a sentence (N, 10): matches and totals of 1- to 4-grams, both lengths."""
+    """What BLEU is a function of, a row per sentence (N, 10): matches and totals of 1- to 4-grams, both lengths."""
     _aligned(hypotheses, references)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
 from anyorder.experiments.evaluate import Difference, Quality, paired, quality, statistics
 
@@ -23,7 +23,7 @@ class Row:
 
     cell: Cell
     criterion: Criterion = "written"
-    lengths: int | None = None  # choose among the likeliest so many; None: all that were decoded
+    lengths: int | None = None  # choose among that many of the likeliest; None: all that were decoded
 
     def jobs(self, sentences: int, size: int) -> list[Job]:
         """What must be done for the first `sentences` (whole chunks) of a corpus of `size`."""
@@ -35,10 +35,10 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The translations of a row, how good they are, and what they cost a sentence."""
+    """The translations of a row, how good they are, and what they cost per sentence."""
 
     row: Row
-    corpus: Corpus
+    corpus: EvalSet
     texts: list[str]
     spent: Spent
 
@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def passes(self) -> float:
-        """Canvases through the model a sentence, all length candidates and hypotheses together."""
+        """Canvases through the model per sentence, all length candidates and hypotheses together."""
         return self.spent.canvases / len(self.texts)
 
     @property
@@ -69,13 +69,13 @@ class Results:
 
     def __init__(self, store: Store, data: Path) -> None:
         self.store, self.data = store, data
-        self._corpora: dict[tuple[str, str], Corpus] = {}
+        self._corpora: dict[tuple[str, str], EvalSet] = {}
         self._measured: dict[tuple[Row, int], Measured] = {}
 
-    def corpus(self, cell: Cell) -> Corpus:
+    def corpus(self, cell: Cell) -> EvalSet:
         key = (cell.corpus, cell.direction)
         if key not in self._corpora:
-            self._corpora[key] = load_corpus(self.data, *key)
+            self._corpora[key] = load_test_set(self.data, *key)
         return self._corpora[key]
 
     def jobs(self, row: Row, sentences: int) -> list[Job]:

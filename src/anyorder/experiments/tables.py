@@ -20,7 +20,7 @@ DETAILS = ("BLEU", "chrF", "tok. BLEU", "passes", "head rows", "Δ best", "p")
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Text in rows and columns, with what it says."""
 
     header: list[str]
@@ -39,8 +39,8 @@ def score(measured: Measured | None) -> str:
 # ---------------------------------------------------------------- with costs
 
 
-def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> Table:
-    """Every row with all scores, what it cost a sentence, and its difference from the best row with p.
+def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> TextTable:
+    """Every row with all scores, what it cost per sentence, and its difference from the best row with p.
 
     Rows are compared over the sentences that all of them have.
     """
@@ -59,10 +59,10 @@ def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[s
         difference = None if m is best else results.compare([(m.row, best.row)], sentences)
         tail = ["best", ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
         out.append([*name, *cells, *tail])
-    return Table([*names, *DETAILS], out, f"{sentences} sentences.")
+    return TextTable([*names, *DETAILS], out, f"{sentences} sentences.")
 
 
-def headline(results: Results, scope: Scope, corpus: str) -> Table:
+def headline(results: Results, scope: Scope, corpus: str) -> TextTable:
     """Each row over as many of the sentences asked for as it has, beside the baseline's beam over the same ones."""
     rows = {direction: grid.headline(scope, corpus, direction) for direction in scope.directions}
     table = _beside_baseline(results, scope, corpus, rows, scope.headline)
@@ -73,17 +73,43 @@ def headline(results: Results, scope: Scope, corpus: str) -> Table:
     return table
 
 
-def whole(results: Results, scope: Scope, corpus: str) -> Table:
+def whole(results: Results, scope: Scope, corpus: str) -> TextTable:
     """The rows that have all sentences of a test set."""
     rows = {d: grid.whole(scope, corpus, d) for d in scope.directions}
     done = {d: {n: r for n, r in some.items() if results.complete(r)} for d, some in rows.items()}
     return _beside_baseline(results, scope, corpus, done, grid.EVERYTHING)
 
 
+def orders(results: Results, scope: Scope, corpus: str) -> TextTable:
+    """Does the order matter? Each order beside the uniform one (its first seed), over the sentences that all have."""
+    out, counts = [], []
+    for direction in scope.directions:
+        rows = grid.deciding(scope, corpus, direction)
+        sentences = results.common(row for some in rows.values() for row in some)
+        counts.append(sentences)
+        for order, some in rows.items():
+            found = [m for row in some if (m := results.measure(row, sentences)) is not None]
+            if not found:
+                out.append([title(direction), order, MISSING, "", ""])
+                continue
+            text = _mean([m.quality.bleu for m in found])
+            against = None if order == "uniform" else results.compare([(some[0], rows["uniform"][0])], sentences)
+            tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
+            out.append([title(direction), order, text, *tail])
+    many = " and ".join(str(n) for n in dict.fromkeys(counts))
+    return TextTable(["", "order", "BLEU", "Δ uniform", "p"], out, f"{corpus}, {many} sentences, T = L, 4 lengths.")
+
+
+def _mean(values: list[float]) -> str:
+    """Mean, with the standard deviation where there are several."""
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.2f}"
+
+
 def _beside_baseline(
     results: Results, scope: Scope, corpus: str, rows: Mapping[str, Mapping[str, Row]], most: int
-) -> Table:
-    """Rows by direction and name over at most so many sentences, each compared with the baseline's beam."""
+) -> TextTable:
+    """Rows by direction and name over at most that many sentences, each compared with the baseline's beam."""
     out = []
     for direction, some in rows.items():
         reference = grid.baseline(scope, direction, 1 if scope.quick else 5, corpus)
@@ -103,7 +129,7 @@ def _beside_baseline(
             out.append([title(direction), name, str(sentences), *cells, *tail])
     beam = "greedy" if scope.quick else "beam 5"
     header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
-    return Table(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
+    return TextTable(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
 
 
 # ---------------------------------------------------------------- as in the paper
@@ -122,7 +148,7 @@ def linear_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
     return out
 
 
-def table1(results: Results, scope: Scope) -> Table:
+def table1(results: Results, scope: Scope) -> TextTable:
     """Linear time: BLEU by beam, steps and order."""
     out, counts = [], []
     for direction in scope.directions:
@@ -145,7 +171,7 @@ def table1(results: Results, scope: Scope) -> Table:
                 line.append(marks.get(key, "{}").format(text))
             out.append(line)
     header = ["", "b", "T", "Autoregressive", *(c.capitalize() for c in scope.columns)]
-    return Table(header, out, _caption(scope, counts))
+    return TextTable(header, out, _caption(scope, counts))
 
 
 def _alike(results: Results, rows: Mapping[Key, Row]) -> tuple[int, dict[Key, Measured | None]]:
@@ -158,12 +184,10 @@ def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> s
     """Mean ± standard deviation of the uniform order over its seeds."""
     rows = [grid.linear(scope, direction, "uniform", "1", "L", seed) for seed in range(scope.seeds)]
     values = [m.quality.bleu for r in rows if r is not None and (m := results.measure(r, sentences)) is not None]
-    if len(values) < 2:
-        return None
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+    return _mean(values) if len(values) > 1 else None
 
 
-def table2(results: Results, scope: Scope) -> Table:
+def table2(results: Results, scope: Scope) -> TextTable:
     """Length candidates."""
     out, counts = [], []
     for direction in scope.directions:
@@ -174,10 +198,10 @@ def table2(results: Results, scope: Scope) -> Table:
         out.append([title(direction), *(score(m) + passes[name] for name, m in found.items())])
     header = ["", "Gold", "1", "2", "3", "4"]
     many = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return Table(header, out, f"BLEU (passes a sentence) of easy-first on {scope.val}, {many} sentences.")
+    return TextTable(header, out, f"BLEU (passes per sentence) of easy-first on {scope.val}, {many} sentences.")
 
 
-def table3(results: Results, scope: Scope) -> Table:
+def table3(results: Results, scope: Scope) -> TextTable:
     """Constant time."""
     out, counts = [], []
     for direction in scope.directions:
@@ -191,7 +215,7 @@ def table3(results: Results, scope: Scope) -> Table:
                 texts = [score(found[k]) if k in found else "–" for k in keys]
                 marked = [marks.get(k, "{}").format(t) for k, t in zip(keys, texts, strict=True)]
                 out.append([title(direction), str(budget), count, *marked])
-    return Table(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
+    return TextTable(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
 
 
 def constant_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
@@ -228,7 +252,7 @@ def _caption(scope: Scope, counts: Iterable[int]) -> str:
     )
 
 
-def comparison(results: Results, scope: Scope) -> Table:
+def comparison(results: Results, scope: Scope) -> TextTable:
     """The appendix's table: published rows as given, ours below them."""
     out = [[name, *("–" if v is None else f"{v:.2f}" for v in values), "WMT'14"] for name, *values in COMPARISON]
     ours = {"AR, beam 4 (here)" if not scope.quick else "AR, greedy (here)": "ar"}
@@ -240,7 +264,7 @@ def comparison(results: Results, scope: Scope) -> Table:
     for name, what in ours.items():
         cells = [_ours(results, scope, direction, what) for direction in ("en-de", "de-en")]
         out.append([name, *cells, scope.main])
-    return Table(
+    return TextTable(
         ["Model", "En→De", "De→En", "Data"], out, "Least2most, L→1. Rows of different data cannot be compared."
     )
 
@@ -256,7 +280,7 @@ def _ours(results: Results, scope: Scope, direction: str, what: str) -> str:
     return "–" if row is None else score(results.measure(row, results.ready(row)))
 
 
-def criteria(results: Results, scope: Scope) -> Table:
+def criteria(results: Results, scope: Scope) -> TextTable:
     """Choosing among the length candidates by different criteria."""
     out = []
     for direction in scope.directions:
@@ -264,14 +288,14 @@ def criteria(results: Results, scope: Scope) -> Table:
         sentences = results.common(rows.values())
         out.append([title(direction), *(score(results.measure(row, sentences)) for row in rows.values())])
     header = ["", *grid.criteria(scope, scope.directions[0])]
-    return Table(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
+    return TextTable(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
 
 
 def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
     return {(name,): row for name, row in grid.frontier(scope, direction).items()}
 
 
-def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
+def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> TextTable:
     """Seconds of one thread a sentence, as measured while decoding: not part of the tables, as they never repeat."""
     out = []
     for row in dict.fromkeys(rows):
@@ -280,5 +304,5 @@ def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
             c = row.cell
             how = [c.order, c.count or "", f"T={c.steps}", f"b={c.beam}", f"seed {c.seed}", row.criterion]
             out.append([c.corpus, title(c.direction), *how, str(len(m.texts)), f"{m.seconds:.3f}"])
-    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds a sentence"]
-    return Table(header, out, "CPU seconds of one thread.")
+    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds per sentence"]
+    return TextTable(header, out, "CPU seconds of one thread.")

@@ -11,7 +11,7 @@ from anyorder.models.memory import Memory
 from anyorder.models.transformer import Architecture, Columns, Transformer, grow
 from anyorder.models.translation import (
     Source,
-    Symbols,
+    SpecialIds,
     check_length,
     columns_of,
     delimited,
@@ -52,18 +52,23 @@ class EncodedContext:
 
 
 class ConditionalMasked(nn.Module):
-    """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019)."""
+    """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019).
+
+    y_i is read off the state of column i − 1 (the delimiter before the first symbol is column −1), as in an
+    autoregressive decoder: one that becomes this model has to learn to look to its right, and nothing anew.
+    """
 
     kind = "cmlm"
+    order = "mask-predict(4)"  # how it writes unless it is told otherwise
 
-    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
-        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.architecture, self.special, self.languages = architecture, special, languages
         self.encoder = Transformer(architecture)
         self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
-        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+        self.mask_id, self.pad_id = special.mask, special.pad
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -71,7 +76,7 @@ class ConditionalMasked(nn.Module):
         grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> EncodedContext:
-        tokens, real = delimited(source.tokens, self.symbols)
+        tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
         states = self.encoder(tokens, None, language_rows(source.source_lang, len(tokens), tokens.device), mask)
@@ -85,15 +90,15 @@ class ConditionalMasked(nn.Module):
         return torch.log_softmax(self.length_lin(context.summary), 1)
 
     def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
-        return self._states(context, tokens)[:, 1:-1]
+        return self._states(context, tokens)[:, : tokens.shape[1]]
 
     def hidden_at(self, context: EncodedContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
-        columns, slot = columns_of(n, i + 1, len(tokens))
+        columns, slot = columns_of(n, i, len(tokens))
         return self._states(context, tokens, columns)[n, slot]
 
     def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:
-        target, real = delimited(tokens, self.symbols, context.close)
+        target, real = delimited(tokens, self.special, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         mask = None if bool(real.all()) else real[:, None, None]
         states: Tensor = self.decoder(target, None, context.target_lang, mask, memory=context.memory, columns=columns)

@@ -10,12 +10,12 @@ import torch
 from anyorder.core import Counts, Length
 
 LONGEST = 5000  # tokens
-Table = dict[str, dict[str, int]]  # source length → target length → how often
+LengthCounts = dict[str, dict[str, int]]  # source length → target length → how often
 
 
-def count_lengths(pairs: Iterable[tuple[int, int]]) -> Table:
+def count_lengths(pairs: Iterable[tuple[int, int]]) -> LengthCounts:
     """How often each (source length, target length) occurs."""
-    table: Table = {}
+    table: LengthCounts = {}
     for (s, t), n in sorted(Counter(pairs).items()):
         table.setdefault(str(s), {})[str(t)] = n
     return table

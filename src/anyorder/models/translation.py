@@ -15,7 +15,7 @@ class Source:
     """Sentences to translate: what `encode` of every translation model takes.
 
     `tokens` are ids without delimiters, with the pad id after a row's end. Languages are indices into the model's
-    `languages`, one for all rows or one a row.
+    `languages`, one for all rows or one per row.
     """
 
     tokens: Tensor  # (N, S) int64
@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Symbols:
+class SpecialIds:
     """The ids that a model treats specially."""
 
     bos: int = 0
@@ -36,18 +36,18 @@ class Symbols:
 
 
 def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Tensor:
-    """A language, or one a row → (N, 1) int64."""
+    """A language, or one per row → (N, 1) int64."""
     if isinstance(language, int):
         return torch.full((rows, 1), language, dtype=torch.int64, device=device)
     return language.to(device).view(rows, 1)
 
 
-def delimited(tokens: Tensor, symbols: Symbols, close: bool = True) -> tuple[Tensor, Tensor]:
+def delimited(tokens: Tensor, special: SpecialIds, close: bool = True) -> tuple[Tensor, Tensor]:
     """(N, L) padded at row ends → `</s> tokens </s>` (N, L+2) padded likewise, and which of it is real, bool."""
-    out = F.pad(F.pad(tokens, (1, 0), value=symbols.eos), (0, 1), value=symbols.pad)
+    out = F.pad(F.pad(tokens, (1, 0), value=special.eos), (0, 1), value=special.pad)
     if close:
-        out.scatter_(1, out.ne(symbols.pad).sum(1, keepdim=True), symbols.eos)
-    return out, out.ne(symbols.pad)
+        out.scatter_(1, out.ne(special.pad).sum(1, keepdim=True), special.eos)
+    return out, out.ne(special.pad)
 
 
 def same_end(close: Iterable[bool]) -> bool:

@@ -32,6 +32,7 @@ from anyorder.text.plan import LIMITS, WHOLE, Plan, changed
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole
 from anyorder.text.search import Found, alive, search
+from anyorder.text.writing import COMPOSED
 
 _METER = Lock()  # batches that run side by side add to one cost
 
@@ -68,7 +69,7 @@ class Generator:
         """Symbols that are no text."""
         if hasattr(self.model, "special_ids"):
             return tuple(self.model.special_ids)
-        s = self.model.symbols
+        s = self.model.special
         ban = {s.bos, s.pad, s.unk, s.mask, *getattr(self.model, "banned", ())}
         return tuple(ban if self.causal else ban | {s.eos})
 
@@ -97,7 +98,7 @@ class Generator:
         self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
-        decoders = [(one, self.decoder(one)) for one in plan.each]
+        decoders = [(one, self.decoder(one)) for one in self.settled(plan).each]
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
         for window in _windows([i.size for i in inputs]):
@@ -194,12 +195,17 @@ class Generator:
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
         return [list(_once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]
 
+    def settled(self, plan: Plan) -> Plan:
+        """A plan without an order has the one of the model's kind."""
+        return plan if self.causal else plan.settled(getattr(self.model, "order", COMPOSED))
+
     def decoder(self, plan: Plan) -> Decoder:
         """The composition of a plan with one order, for this model: it writes text only."""
+        plan = self.settled(plan)
         if self.causal:
             _check_causal(plan, self.name)
             return replace(
-                recipes.autoregressive(0, self.model.symbols.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
+                recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )
         if plan.writing.order == "learned" and self.learned is None:
             raise PlanError(f"{self.name} has no learned order for {self.way}: train one, or use easy-first")
@@ -207,7 +213,7 @@ class Generator:
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""
-        skip = () if self.direction is None else (self.model.pad_id, self.model.symbols.eos)
+        skip = () if self.direction is None else (self.model.pad_id, self.model.special.eos)
         where, sums = alive(found), found.logp.sum(-1)
         each: list[Hypothesis] = []
         for n, k in where:
@@ -243,7 +249,7 @@ class Generator:
 
     def score_each(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
         """As `score`, symbol by symbol."""
-        ends = [self.model.symbols.eos] if self.causal else []
+        ends = [self.model.special.eos] if self.causal else []
         wholes = [Whole(source, [*target, *ends], 0, len(target) + len(ends)) for source, target in pairs]
         usable = [i for i, whole in enumerate(wholes) if whole.tokens]
         out = [Scored(tuple(whole.tokens), ()) for whole in wholes]

@@ -43,16 +43,16 @@ REGIONS: dict[str, Callable[..., Region]] = {
     "masked": lambda: masked, "everywhere": lambda: everywhere, "revisit": lambda: revisit, "block": block,
     "dilated": dilated,
 }  # fmt: skip
+COMPOSED = "easy-first"  # the order that other options compose with, where none is given
 SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
-DEFAULT = "easy-first"
 
 
 @dataclass(frozen=True)
 class Writing:
     """What makes a Decoder. An option that could have no effect beside the others is refused."""
 
-    order: str | Order | Decoder | None = None  # a strategy, a sum of features, a recipe such as "mask-predict(10)",
-    # a policy's file, or one's own; "a | b" is several, whose candidates are compared with each other; None: easy-first
+    order: str | Order | Decoder | None = None  # a strategy, a sum of features, a recipe such as "mask-predict(10)", a
+    # policy's file, or one's own; "a | b" is several, whose candidates are compared with each other; None: the model's
     count: str | int | None = None  # 2, "constant", "anneal", "threshold(0.9)", …: how many positions per step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
@@ -88,7 +88,15 @@ class Writing:
     @property
     def name(self) -> str:
         """What a trace calls it."""
-        return DEFAULT if self.order is None else self.order if isinstance(self.order, str) else "custom"
+        order = self.settled().order
+        return order if isinstance(order, str) else "custom"
+
+    def settled(self, own: str = COMPOSED) -> Writing:
+        """With an order where none was given: `own`, or easy-first where other options say how to compose one."""
+        if self.order is not None:
+            return self
+        composed = self.count or self.steps or self.among or self.order_temperature or self.conditionals != "visible"
+        return replace(self, order=COMPOSED if composed else own)
 
     @property
     def each(self) -> tuple[Writing, ...]:
@@ -103,7 +111,7 @@ class Writing:
     def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """The composition, never writing the symbols `ban`; `own` are further orders by their names ("learned")."""
         try:
-            composed = self._compose(own or {})
+            composed = self.settled()._compose(own or {})
             symbols = self._symbols(composed.symbols)
         except PlanError:
             raise
@@ -170,7 +178,7 @@ class Writing:
     def _order(self, own: Mapping[str, Order]) -> Order:
         if isinstance(self.order, Order):
             return self.order
-        order = DEFAULT if self.order is None else self.order
+        order = self.order
         assert isinstance(order, str)
         if "|" in order:
             raise PlanError(f"{order!r} is several orders: what they write can be compared, but here is one text")

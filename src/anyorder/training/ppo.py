@@ -16,10 +16,11 @@ from torch import nn
 
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
+from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rewards import Reward, find_quality
-from anyorder.training.rollout import Buffer, Credit, Moments, Task, log_prob, rollout, stack
+from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
@@ -31,14 +32,14 @@ class Settings:
     """The paper's values, and its grids, where it gives them."""
 
     method: Method = "ppo"
-    imitate: int = 0  # so many of the first iterations by imitation, before `method` takes over
+    imitate: int = 0  # that many of the first iterations by imitation, before `method` takes over
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
-    generations: int = 16  # episodes a rollout (paper: 4 or 16)
+    generations: int = 16  # episodes per rollout (paper: 4 or 16)
     group: int = 1  # G of them have the same input; from 2 on each is judged against the others of its group
     normalise: bool = False  # divide by the spread of the group's returns (GRPO)
     buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000); 0: the last rollout's
-    update_batch: int = 128  # time steps an update (paper: 32 or 128)
+    update_batch: int = 128  # time steps per update (paper: 32 or 128)
     updates: int = 8  # updates after each rollout
     gamma: float = 0.9  # discount (paper: 0.1, 0.9 or 0.99; 0.9 was best); 1: none
     lam: float = 0.95  # λ of the advantage estimate; 1: G − V
@@ -174,9 +175,12 @@ class PolicyTrainer:
         return report | ({"order share": played.order_share} if s.group > 1 else {})
 
     def validate(self) -> float:
-        """Judge the policy as it will be used, and keep it if it is the best so far."""
+        """Judge the policy as it will be used, and keep it if it is the best so far.
+
+        Where passes have a price, quality alone says too little: then the latest is kept.
+        """
         quality = self.task.validate(self.policy)
-        if quality > self.best:
+        if quality > self.best or self.settings.price:
             self.best = quality
             self.best_weights = {k: v.clone() for k, v in self.policy.state_dict().items()}
         return quality
