@@ -43,6 +43,7 @@ class Count:
     )
 
     def __call__(self, state: State, view: View, ranked: Ranked) -> Tensor:
+        """z (N, L) bool: which of the ranked positions are taken, at least `minimum` per row."""
         z = self.take(state, view, ranked) & ranked.region
         if not self.minimum:
             return z

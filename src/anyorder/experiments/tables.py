@@ -29,10 +29,12 @@ class TextTable:
 
 
 def title(direction: str) -> str:
+    """A direction as the tables write it: De→En."""
     return ARROW.get(direction, direction)
 
 
 def score(measured: Measured | None) -> str:
+    """BLEU as text, or the sign for what is not measured yet."""
     return MISSING if measured is None else f"{measured.quality.bleu:.2f}"
 
 
@@ -268,6 +270,7 @@ def criteria(results: Results, scope: Scope) -> TextTable:
 
 
 def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
+    """The rows of the frontier, by name."""
     return {(name,): row for name, row in grid.frontier(scope, direction).items()}
 
 

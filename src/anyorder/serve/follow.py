@@ -30,6 +30,7 @@ class Steps:
         self._begun: set[int] = set()
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
+        """Tell of a step of one row."""
         if row not in self._begun:
             self._begun.add(row)
             canvas = list(self.strings(taken.before.tokens[n]))
@@ -59,6 +60,7 @@ class Prefix:
         self.expected = rows if final and self.expected >= 0 else -1
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
+        """Tell of what has become final from the left."""
         if self.expected < 0:
             return
         ids = taken.state.tokens[n].tolist()[self.start :]

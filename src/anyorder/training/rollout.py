@@ -79,9 +79,11 @@ class Moments(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many time steps."""
         return len(self.logp)
 
     def take(self, rows: Tensor | slice) -> Moments:
+        """These time steps."""
         return Moments(Inputs(*(f[rows] for f in self.inputs)), *(f[rows] for f in self[1:]))
 
 
@@ -111,6 +113,7 @@ class Buffer:
         return sum(part.size for part in self.parts)
 
     def add(self, parts: Sequence[Moments]) -> None:
+        """Put time steps in; the oldest leave when it is full."""
         if not self.size:
             self.parts.clear()
         self.parts.extend(parts)
@@ -142,11 +145,13 @@ class Actor(Order):
         self.scores: Tensor
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """The policy's scores (N, L), noted with what they were computed from."""
         self.inputs = self.policy.inputs(state, view)
         self.scores = self.policy.scores(self.inputs)
         return self.scores
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What the policy carries along."""
         return self.policy.remember(state, view, z)
 
     @property
