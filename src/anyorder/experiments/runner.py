@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import Job, Store, run
 from anyorder.experiments.generations import Watch, watch
+from anyorder.models.machine import end_with_parent
 
 if TYPE_CHECKING:
     from anyorder.text.translator import Translator
@@ -69,18 +69,6 @@ def _start(setting: Setting) -> None:
     global _worker
     end_with_parent()
     _worker = _Worker(setting)
-
-
-def end_with_parent() -> None:
-    """Let this process end when the one that started it does, even if that was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def wait_for_end() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _do(task: Task) -> None:
