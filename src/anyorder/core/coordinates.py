@@ -186,7 +186,7 @@ class Coordinates:
         return torch.full_like(x, -torch.inf).scatter(-1, best, 0.0).masked_fill(~region, -torch.inf)
 
     def choose(self, state: State, view: View, region: Tensor | None = None) -> Choice:
-        """z (N, L) bool and log p(z) (N,): of the candidates, ranked by φ (plus noise if τ > 0), as many as the count says.
+        """z (N, L) bool and log p(z) (N,): the candidates ranked by φ (plus noise if τ > 0), as many as the count says.
 
         `view` is the model's look at `state`, with the fields of `reads`. Candidates are those of `among`, or of them
         only `region` (N, L) bool.
