@@ -11,6 +11,7 @@ may decide how many as well as which: it writes every position with f_i > 0, one
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -156,6 +157,13 @@ class Policy(nn.Module, Order):
     def count(self) -> Count:
         """How many it wants to write: every position with f_i > 0 (one at least), or one at a time."""
         return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads) if self.several else ONE
+
+    def above(self, cutoff: float) -> Self:
+        """The same policy with f_i − cutoff for f_i: deciding how many, it writes fewer (cutoff > 0) or more."""
+        other = copy.deepcopy(self)
+        with torch.no_grad():
+            other.outer.bias.sub_(cutoff)
+        return other
 
     def __str__(self) -> str:
         return "learned"

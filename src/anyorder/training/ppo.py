@@ -16,10 +16,11 @@ from torch import nn
 
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
+from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rewards import Reward, find_quality
-from anyorder.training.rollout import Buffer, Credit, Moments, Task, log_prob, rollout, stack
+from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
@@ -174,9 +175,12 @@ class PolicyTrainer:
         return report | ({"order share": played.order_share} if s.group > 1 else {})
 
     def validate(self) -> float:
-        """Judge the policy as it will be used, and keep it if it is the best so far."""
+        """Judge the policy as it will be used, and keep it if it is the best so far.
+
+        Where passes have a price, quality alone says too little: then the latest is kept.
+        """
         quality = self.task.validate(self.policy)
-        if quality > self.best:
+        if quality > self.best or self.settings.price:
             self.best = quality
             self.best_weights = {k: v.clone() for k, v in self.policy.state_dict().items()}
         return quality
