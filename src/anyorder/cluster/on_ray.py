@@ -58,14 +58,17 @@ class Actors:
         return self.count or max(1, int(resources.get("GPU" if self.gpus else "CPU", 1)))
 
     def hire(self) -> Any:
+        """A new worker."""
         actor = self._actor.remote(self._work)
         self._asked[actor.ready.remote()] = actor
         return actor
 
     def give(self, worker: Any, part: Any) -> None:
+        """Let a worker do a part."""
         self._asked[worker.run.remote(part)] = worker
 
     def wait(self, seconds: float) -> list[tuple[Any, Event]]:
+        """What has happened within some seconds: (worker, event)."""
         if not self._asked:
             time.sleep(seconds)
             return []
@@ -81,6 +84,7 @@ class Actors:
         return out
 
     def dismiss(self, worker: Any) -> None:
+        """End a worker."""
         self._asked = {asked: actor for asked, actor in self._asked.items() if actor is not worker}
         with contextlib.suppress(Exception):  # it may be gone already
             self.ray.kill(worker)
