@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -47,8 +48,8 @@ def _translate(world: World, case: tuple[list[str], list[str], bytes]) -> str:
     model = world.ar if "--int8" in options else world.translator
     to = [] if any(o.startswith("--to") for o in options) else ["--to", "en"]
     done = run(["translate", *placed, *to, "-m", str(model), "--", *texts], stdin)
-    given = [b.rsplit("/")[-1] for a, b in zip(placed, placed[1:], strict=False) if a == "-i"]
-    named = [b.rsplit("/")[-1] for a, b in zip(placed, placed[1:], strict=False) if a in ("-o", "--trace")]
+    given = [b.rsplit("/")[-1] for a, b in itertools.pairwise(placed) if a == "-i"]
+    named = [b.rsplit("/")[-1] for a, b in itertools.pairwise(placed) if a in ("-o", "--trace")]
     world.untouched(*(name for name in named if name not in given))  # what is named as an output alone may be replaced
     if done.code == 0 and not texts and "--nbest" not in " ".join(options) and "--show" not in options:
         _line_for_line(placed, stdin, done.out, folder)
