@@ -23,6 +23,7 @@ class Times:
     factor: int
 
     def __call__(self, length: Tensor) -> Tensor:
+        """The number of steps of canvases of these lengths, (N,) → (N,)."""
         return length * self.factor
 
 

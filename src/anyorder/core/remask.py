@@ -33,6 +33,7 @@ class PathPlanning(Replacing):
     reads: frozenset[str] = frozenset({"current"})
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         assert view.current is not None
         score = torch.where(z, view.logp, self.eta * view.current)
         new = write(state, z, view)
@@ -61,6 +62,7 @@ class ReMDM(Replacing):
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         written = state.open & ~state.masked & ~z
         u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
         return Edited(erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None])), z)
@@ -78,6 +80,7 @@ class TakeBack(Replacing):
     p: float
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         new = write(state, z, view)
         written = new.open & ~new.masked
         again = look(new, written, reads=frozenset({"current"}), conditionals="masked")
@@ -110,6 +113,7 @@ class Metropolis(Replacing):
             raise ValueError(f"the correction is for one coordinate a step, not {c.count.name}")
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and keep it with the probability that makes the chain stationary at p."""
         c = self.coordinates
         region = c.among.candidates(state)
 

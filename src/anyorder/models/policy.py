@@ -81,10 +81,12 @@ class Policy(nn.Module, Order):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
+        """Hidden states, and the fields of its features."""
         return frozenset({"hidden"}).union(*(FEATURES[name].reads for name in self.features))
 
     @property
     def remembers(self) -> bool:
+        """Does it carry the last k choices along, or do its features?"""
         return self.history > 0 or any(FEATURES[name].remembers for name in self.features)
 
     def forward(self, state: State, view: View) -> Tensor:
@@ -92,6 +94,7 @@ class Policy(nn.Module, Order):
         return self.scores(self.inputs(state, view))
 
     def inputs(self, state: State, view: View) -> Inputs:
+        """What the network is given, from a state and the model's view of it."""
         assert view.hidden is not None
         hidden = view.hidden.to(self.inner.weight.dtype)  # a model in half precision gives halves
         if hidden.shape[-1] != self.width:
@@ -169,6 +172,7 @@ class Policy(nn.Module, Order):
         return "learned"
 
     def save(self, path: str | Path) -> None:
+        """Write weights and settings as safetensors."""
         from safetensors.torch import save
 
         settings = {
@@ -187,6 +191,7 @@ class Policy(nn.Module, Order):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
+        """Read a policy that `save` wrote."""
         from safetensors import safe_open
 
         try:

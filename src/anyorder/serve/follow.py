@@ -32,6 +32,7 @@ class Steps:
         self._begun: set[int] = set()
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
+        """Tell of a step of one row."""
         if row not in self._begun:
             self._begun.add(row)
             canvas = list(self.strings(taken.before.tokens[n]))
@@ -65,11 +66,12 @@ class Prefix:
         blank = generator.direction is not None and not generator.causal  # lengths are proposed
         self._expected = len(plans) * (wanted.plan.search.lengths if blank else 1)
         self._held = max(map(len, wanted.stop), default=1) - 1  # what may be the beginning of a stop sequence
-        self._end = None if generator.direction is None else generator.model.symbols.eos
+        self._end = None if generator.direction is None else generator.model.special.eos
         certain = wanted.n == 1 and all(_final(generator.decoder(one)) for one in plans)
         self._decode = decode if certain and not wanted.plan.choosing.polish else None
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
+        """Tell of what has become final from the left."""
         if self._decode is None:
             return
         ids = taken.state.tokens[n].tolist()[self._start :]

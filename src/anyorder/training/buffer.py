@@ -26,9 +26,11 @@ class Moments(NamedTuple):
 
     @property
     def size(self) -> int:
+        """How many time steps."""
         return len(self.logp)
 
     def take(self, rows: Tensor | slice) -> Moments:
+        """These time steps."""
         return Moments(Inputs(*(f[rows] for f in self.inputs)), *(f[rows] for f in self[1:]))
 
 
@@ -58,6 +60,7 @@ class Buffer:
         return sum(part.size for part in self.parts)
 
     def add(self, parts: Sequence[Moments]) -> None:
+        """Put time steps in; the oldest leave when it is full."""
         if not self.size:
             self.parts.clear()
         self.parts.extend(parts)

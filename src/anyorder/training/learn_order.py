@@ -104,6 +104,7 @@ def width_of(task: Task) -> int:
 
 
 def new_policy(config: PolicyConfig, width: int) -> Policy:
+    """A policy as configured: from a file, or untrained."""
     settings = config.policy
     about = {"model": config.model, "direction": config.direction, "method": settings.method, "reward": settings.reward}
     if config.start:
@@ -173,6 +174,7 @@ class Bar:
         self.bar.stop()
 
     def show(self, done: int, numbers: dict[str, float]) -> None:
+        """Move the bar, with running means of what is logged."""
         names = ("reward", "entropy", "passes", "order share", "clip fraction", "explained variance", "agreement")
         for name in (n for n in names if n in numbers):
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]

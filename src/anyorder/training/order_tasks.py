@@ -62,6 +62,7 @@ class TranslationTask:
         self.source, self.target = (translator.languages.index(language) for language in direction)
 
     def draw(self, count: int, generator: torch.Generator) -> Episodes:
+        """That many inputs with their references, ready to be written."""
         rows, seed = some_rows(len(self.pairs), count, generator)
         sources = padded([self.pairs[i][0] for i in rows], self.model.pad_id)
         references = padded([self.pairs[i][1] for i in rows], self.model.pad_id)
@@ -99,6 +100,7 @@ class FillTask:
         return sorted((ids for ids in texts if len(ids) <= longest and not self.special.issuperset(ids)), key=len)
 
     def draw(self, count: int, generator: torch.Generator) -> Episodes:
+        """That many inputs with their references, ready to be written."""
         rows, seed = some_rows(len(self.texts), count, generator)
         return self._episodes(rows, self.texts, seed, generator)
 
@@ -115,6 +117,7 @@ class FillTask:
         return Episodes(self.model.encode(None), state, references)
 
     def validate(self, order: Order) -> float:
+        """The share of open positions that an order gets right, in per cent; higher is better."""
         right = total = 0
         for context, state, references in self.valid:
             done = decode(self.model, context, state, Decoder(Coordinates(order), self.symbols))

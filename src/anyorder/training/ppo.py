@@ -84,6 +84,7 @@ class Settings:
 
     @property
     def credit(self) -> Credit:
+        """How rewards become advantages."""
         return Credit(self.gamma, self.lam, self.group, self.normalise, critic=self.value_weight > 0)
 
     def entropy_at(self, iteration: int) -> float:
@@ -92,6 +93,7 @@ class Settings:
         return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
 
     def learning_rate_at(self, iteration: int) -> float:
+        """The learning rate in an iteration, counted from 0."""
         return self.learning_rate * (1 - iteration / self.iterations if self.cooldown else 1)
 
 

@@ -29,7 +29,7 @@ from anyorder.training import rl
 from anyorder.training.buffer import Moments
 from anyorder.training.rewards import Reward
 
-Teacher = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
+Oracle = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
 
 
 class Episodes(NamedTuple):
@@ -76,11 +76,13 @@ class Actor(Order):
         self.scores: Tensor
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """The policy's scores (N, L), noted with what they were computed from."""
         self.inputs = self.policy.inputs(state, view)
         self.scores = self.policy.scores(self.inputs)
         return self.scores
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What the policy carries along."""
         return self.policy.remember(state, view, z)
 
     @property
@@ -133,7 +135,7 @@ def rollout(
     reward: Reward,
     credit: Credit,
     temperature: float = 1.0,
-    teacher: Teacher | None = None,
+    teacher: Oracle | None = None,
 ) -> Rollout:
     """One episode per row until nothing is masked: positions sampled from π_θ, symbols as the task says (greedy)."""
     return credited(play(task, policy, episodes, reward, credit.critic, temperature, teacher), reward, credit)
@@ -146,7 +148,7 @@ def play(
     reward: Reward,
     critic: bool,
     temperature: float = 1.0,
-    teacher: Teacher | None = None,
+    teacher: Oracle | None = None,
 ) -> Played:
     """The episodes, and what each of their states is worth by the reward's quality."""
     context, state, references = episodes

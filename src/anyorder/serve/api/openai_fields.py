@@ -74,6 +74,7 @@ class Message(Asked):
 
     @property
     def text(self) -> str:
+        """Its parts as one text."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
