@@ -24,7 +24,11 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
+from anyorder.serve.answers import Json
+from anyorder.serve.api.libretranslate import Ask
+from anyorder.serve.gate import Gate
 from benchmarks.serving_page import save
 
 ROOT = Path(__file__).parents[1]
@@ -77,12 +81,6 @@ def _app(side: str) -> Any:
     model = anyorder.load(MODEL)
     if side == "anyorder serve":
         return create({MODEL: model})
-    from fastapi import FastAPI
-
-    from anyorder.serve.answers import Json
-    from anyorder.serve.api.libretranslate import Ask
-    from anyorder.serve.gate import Gate
-
     served = create({MODEL: model}).state.server
     if side == "ctranslate2":
         take = Taking(_ctranslate2(), 64, 0.0)
