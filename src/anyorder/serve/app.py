@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from anyorder import __version__
 from anyorder.errors import AnyorderError
+from anyorder.serve import pages
 from anyorder.serve.answers import Json, refused
 from anyorder.serve.api import fill_mask, libretranslate, openai, ours
 from anyorder.serve.documents import document
@@ -45,6 +46,7 @@ def create(models: Mapping[str, Model], settings: Settings | None = None) -> Fas
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     for dialect in DIALECTS:
         app.include_router(dialect.routes(server))
+    app.include_router(pages.routes(server, app))
     _watched(app, server)
     _refusing(app)
     if server.settings.origins:
