@@ -62,6 +62,8 @@ def test_the_papers_settings() -> None:
         ("vocabulary = ", "vocabulary = 10 #", "above 261 symbols"),
         ("heads = ", "heads = 0 #", "heads must be at least 1"),
         ("dim = 64", "dim = 63", "not a multiple"),
+        ("layers = 2", "layers = 1000000", "would take about .* GB, and at most 64 GB"),
+        ('name = "copy-task"', 'name = "copy-task"\nmost_memory = 0.0001', "raise most_memory"),
         ("positions = ", "positions = 0 #", "positions must be at least"),
         ("dropout = 0.0", "dropout = 1.0", "dropout must be from 0 to below 1"),
         ("dropout = 0.0", "dropout = nan", "dropout must be from 0 to below 1"),

@@ -129,6 +129,7 @@ class Config:
     model: Sizes
     stages: list[Stage]
     distill: dict[str, Distillation] = field(default_factory=dict)  # written before a stage that names one begins
+    most_memory: float = 64.0  # gigabytes that weights and optimizer may take: a larger model is refused
 
 
 def load_config(path: Path | str) -> Config:

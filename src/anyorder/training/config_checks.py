@@ -32,6 +32,13 @@ def check(config: Config) -> None:
         size = config.tokenizer.vocabulary
         _must(size > LEAST_VOCABULARY, f"tokenizer.vocabulary must be above {LEAST_VOCABULARY} symbols, not {size}")
     _check_sizes(config.model)
+    _must(config.most_memory > 0, f"most_memory must be above 0, not {config.most_memory}")
+    needed = _gigabytes(config)
+    _must(
+        needed <= config.most_memory,
+        f"model: weights, gradients and optimizer would take about {needed:,.0f} GB, and at most "
+        f"{config.most_memory:g} GB are allowed: make it smaller, or raise most_memory",
+    )
     _must(config.stages, "no [[stages]]: there is nothing to train")
     seen: set[str] = set()
     for i, stage in enumerate(config.stages):
@@ -77,6 +84,13 @@ def _check_sizes(model: Sizes) -> None:
     _must(model.norm in ("post", "pre"), f"model.norm must be post or pre, not {model.norm!r}")
     _must(model.gelu in ("erf", "tanh"), f"model.gelu must be erf or tanh, not {model.gelu!r}")
     _must(0 < model.layer_norm_eps < 1, f"model.layer_norm_eps must be between 0 and 1, not {model.layer_norm_eps}")
+
+
+def _gigabytes(config: Config) -> float:
+    """What a model takes in training: 20 bytes a parameter (weights, their mean, gradients, two of the optimizer)."""
+    m = config.model
+    layers = (m.layers + (m.decoder_layers or m.layers)) * m.dim * (4 * m.dim + 2 * m.ffn)
+    return 20 * (layers + (config.tokenizer.vocabulary + m.positions) * m.dim) / 1e9
 
 
 _CHOICES = {
