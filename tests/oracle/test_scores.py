@@ -13,6 +13,7 @@ from anyorder.core import (
     Coordinates,
     Cost,
     Decoder,
+    Feature,
     NoContext,
     Symbols,
     Times,
@@ -123,7 +124,10 @@ def test_marginal_keeps_each_row_s_own_constraints_and_refuses_orders_that_peek(
     torch.testing.assert_close(found, torch.stack([free, bound]))
     with pytest.raises(ValueError, match="chosen by Y"):
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(confidence)), 3)
-    with pytest.raises(ValueError, match="at least 1 sample"):
+    peeking = Feature("peeking", lambda s, v: v.logp, frozenset({"entropy"}))  # the same, without saying so
+    with pytest.raises(ValueError, match="the order peeking reads draws"):
+        marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(peeking)), 3)
+    with pytest.raises(ValueError, match="samples of a Monte Carlo estimate"):
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(leftmost)), 0)
 
 

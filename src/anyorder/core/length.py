@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 
 
@@ -65,8 +66,7 @@ class Counts(Known):
         return slope, intercept, max(float(residual) ** 0.5, 0.5)
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
-        if n < 1:
-            raise ValueError(f"at least 1 length candidate is needed, got {n}")
+        whole_number("the number of length candidates", n)
         slope, intercept, deviation = self._line()
         source = source_lengths.cpu()
         reach = (slope * source.double() + intercept + 4 * deviation).long() + 1  # each row by its own, not the batch's

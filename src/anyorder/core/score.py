@@ -13,7 +13,9 @@ from anyorder.core.decoder import Decoder
 from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
+from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 
 Normalise = Literal["sum", "mean"]
@@ -49,8 +51,7 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
     Z is drawn from the decoder's coordinates while the symbols are forced to Y, so that
     E_Z[∏_t p(y_{z_t} | Y^{t}, X)] = Σ_Z ∏_t p(z_t | Y^t)·p(y_{z_t} | Y^t, X) = p(Y|X).
     """
-    if samples < 1:
-        raise ValueError(f"a Monte Carlo estimate needs at least 1 sample, got {samples}")
+    whole_number("samples of a Monte Carlo estimate", samples)
     if not decoder.coordinates.among.blank or type(decoder.edit) is not Replace or decoder.symbols.may_mask:
         raise ValueError(
             "log p(Y|X) sums over paths that write every position once; this decoder goes back to written positions "
@@ -78,7 +79,13 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
         seed=many.seed + (draw << 40),
         row=torch.arange(len(rows), device=rows.device),
     )
-    result = decode(model, context.take(rows), blank, replace(decoder, symbols=symbols))
+
+    def check(step: Step) -> None:
+        if step.judged is not None:
+            c = decoder.coordinates
+            c.check_says(step.before, step.judged, decoder.candidates(step.before), of_y=False)
+
+    result = decode(model, context.take(rows), blank, replace(decoder, symbols=symbols), watch=check)
     log_path = result.logp.sum(-1).view(n, samples)
     return log_path.logsumexp(-1) - torch.log(torch.tensor(float(samples)))
 
