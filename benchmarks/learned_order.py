@@ -1,6 +1,6 @@
 """What a learned order keeps of the best handcrafted gain over uniform: `python -m benchmarks.learned_order DATA`.
 
-One target length a sentence, so that nothing but the order differs; T = L, and T = 10 with ⌈L/T⌉ symbols a step. The
+One target length per sentence, so that nothing but the order differs; T = L, and T = 10 with ⌈L/T⌉ symbols per step. The
 learned orders were chosen on the first 200 sentences: those are left out.
 """
 

@@ -19,7 +19,7 @@ from anyorder.cli import build, commands
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("translate", "fill", "infill", "generate", "score", "models")  # their examples are run by tests/test_docs.py
-TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+TABLE = re.compile(r"(<!-- table: (\S+)\s(.*?)-->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def command_page() -> str:
@@ -59,21 +59,51 @@ def _parameter(parameter: Any) -> str:
 
 
 def filled(page: str) -> str:
-    """A page with the tables that it names put in: FILE is its first table, FILE#heading the first under a heading."""
+    """A page with the tables that it names put in: FILE is its first table, FILE#heading the first under a heading.
+
+    Further lines in the marker choose from it, with the names of rows and columns as they stand there:
+
+        <!-- table: docs/results/README.md#a-heading
+        columns: De→En BLEU, En→De BLEU
+        easy-first, T = L => what the reader is told
+        -->
+        <!-- end -->
+    """
 
     def table(match: re.Match[str]) -> str:
         name, _, heading = match[2].partition("#")
-        file = ROOT / name
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        if heading:
-            at = next((i for i, line in enumerate(lines) if _slug(line) == heading), len(lines))
-            lines = lines[at + 1 :]
-        start = next((i for i, line in enumerate(lines) if line.startswith("|")), len(lines))
-        rows = list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+        rows = _rows(ROOT / name, heading)
+        if rows and match[3].strip():
+            rows = _chosen(rows, match[3].strip().splitlines(), match[2])
         text = "\n".join(rows) or f"*Not measured yet: this table will be in {name}.*"
-        return f"{match[1]}\n{text}\n\n{match[3]}"
+        return f"{match[1]}\n{text}\n\n{match[4]}"
 
     return TABLE.sub(table, page)
+
+
+def _rows(file: Path, heading: str) -> list[str]:
+    """The lines of the first table of a file, or of the first under a heading."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    if heading:
+        at = next((i for i, line in enumerate(lines) if _slug(line) == heading), len(lines))
+        lines = lines[at + 1 :]
+    start = next((i for i, line in enumerate(lines) if line.startswith("|")), len(lines))
+    return list(itertools.takewhile(lambda line: line.startswith("|"), lines[start:]))
+
+
+def _chosen(rows: list[str], wanted: list[str], where: str) -> list[str]:
+    """A table of some entries of another, whose rows begin with a direction and a name: one row per name."""
+    head, _, *body = ([cell.strip() for cell in row.strip("|").split(" | ")] for row in rows)
+    entries = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in body}
+    columns = [tuple(c.strip().split(" ", 1)) for c in wanted[0].removeprefix("columns:").split(",")]
+    out = [f"| | {' | '.join(map(' '.join, columns))} |", "|---|" + "---:|" * len(columns)]
+    for name, _, told in (line.partition(" => ") for line in wanted[1:]):
+        try:
+            cells = [entries[direction, name][column] for direction, column in columns]
+        except KeyError as error:
+            sys.exit(f"{where} has no {error} for the row {name!r} that a page asks for")
+        out.append(f"| {told or name} | {' | '.join(cells)} |")
+    return out
 
 
 def _slug(line: str) -> str:

@@ -46,7 +46,7 @@ def written(model: Any, tokens: Tensor, **more: Any) -> State:
 
 @dataclass(frozen=True)
 class Key:
-    """X as one number a row."""
+    """X as one number per row."""
 
     key: Tensor  # (N,) int64
 

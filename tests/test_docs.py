@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,23 @@ def test_links_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if link and not (page.parent / link).exists()]
     assert not missing
+    docs = ROOT / "docs"
+    if docs in page.parents:  # the site has nothing but the docs: name files of the repository, without a link
+        assert not [link for link in links if link and docs not in (page.parent / link).resolve().parents]
+
+
+def test_a_page_chooses_rows_of_a_table(tmp_path: Path) -> None:
+    make_docs = runpy.run_path(str(ROOT / "scripts" / "make_docs.py"))
+    table = tmp_path / "results.md"
+    table.write_text(
+        "# R\n\n## A b\n\n| | | x | y |\n|---|---|---|---|\n| → | a, T = L | 1 | 2 |\n| ← | a, T = L | 3 | 4 |\n"
+    )
+    marker = f"<!-- table: {table}#a-b\ncolumns: → x, ← y\n%s => told\n-->\n"
+    page = make_docs["filled"](marker % "a, T = L" + "old\n<!-- end -->")
+    assert page == marker % "a, T = L" + "\n| | → x | ← y |\n|---|---:|---:|\n| told | 1 | 4 |\n\n<!-- end -->"
+    assert make_docs["filled"](page) == page
+    with pytest.raises(SystemExit, match=r"for the row .b."):  # a row that is gone is no silent gap
+        make_docs["filled"](marker % "b" + "<!-- end -->")
 
 
 def test_generated_pages_are_fresh() -> None:

@@ -39,7 +39,7 @@ class Recipe:
     """What one run does for a size of grid."""
 
     shape: Shape
-    clues: int  # puzzles keep at least so many cells
+    clues: int  # puzzles keep at least that many cells
     width: int
     layers: int
     steps: int  # of the model's training

@@ -128,7 +128,7 @@ def mask_predict(T: int) -> D:
 
 # What came since.
 def llada(T: int, size: int = 32) -> D:
-    """The most confident of each block, its masks divided evenly over T steps a block (Nie et al. 2025)."""
+    """The most confident of each block, its masks divided evenly over T steps per block (Nie et al. 2025)."""
     return D(C(confidence, even(T), block(size)))
 
 
@@ -153,7 +153,7 @@ def klass(p: float = 0.9, epsilon: float = 0.01, history: int = 2) -> D:
 
 
 def dilated_groups(size: int = 16) -> D:
-    """Positions far apart together, log₂(size) steps a block (DUS, Luxembourg et al. 2025)."""
+    """Positions far apart together, log₂(size) steps per block (DUS, Luxembourg et al. 2025)."""
     return D(C(leftmost, whole, dilated(size)))
 
 

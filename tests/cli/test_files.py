@@ -96,7 +96,7 @@ def test_what_is_shown_is_not_in_the_output(run: Run, translate: list[str], tmp_
 
 
 def cut(out: Path, size: int) -> None:
-    """As if the run had been killed when so many bytes were written."""
+    """As if the run had been killed when that many bytes were written."""
     with open(out, "r+b") as file:
         file.truncate(size)
 

@@ -8,7 +8,7 @@ import pytest
 from anyorder.experiments.energy import curve, differences
 from anyorder.experiments.evaluate import Difference
 from anyorder.experiments.figures import pareto
-from anyorder.experiments.findings import FAILS, HOLDS, UNCLEAR, alike, greater, within
+from anyorder.experiments.findings import BEYOND, FAILS, HOLDS, LESS, MORE, OPEN, UNCLEAR, alike, by_about, greater, within
 from anyorder.experiments.generations import Watched
 from anyorder.experiments.orders import clusters, describe, monotone_share, vector
 from anyorder.experiments.tune import START, neighbours, order_text
@@ -30,14 +30,36 @@ def test_better_must_be_significant(delta: float, p: float, verdict: str) -> Non
         (-0.5, 0.5, HOLDS, HOLDS),
         (2, 3, HOLDS, FAILS),  # far better is "not worse", but not "the same"
         (-3, -2, FAILS, FAILS),
-        (-2, 2, UNCLEAR, UNCLEAR),
-        (-0.5, 2, HOLDS, UNCLEAR),
+        (-2, 2, BEYOND, BEYOND),
+        (-0.5, 2, HOLDS, BEYOND),
     ],
 )
 def test_no_difference_is_judged_by_the_interval(low: float, high: float, no_worse: str, same: str) -> None:
     found = Difference((low + high) / 2, 0.5, low, high)
     assert within(1.0)(found) == no_worse
     assert alike(1.0)(found) == same
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "verdict"),
+    [
+        (0.5, 1.6, SURE, HOLDS),
+        (0.1, 0.7, SURE, LESS),  # better, but not by about 1
+        (1.3, 2.5, SURE, MORE),
+        (0.1, 2.5, SURE, OPEN),
+        (-0.4, 1.6, UNSURE, UNCLEAR),
+        (-1.6, -0.5, SURE, FAILS),
+    ],
+)
+def test_by_about_one_is_tested_as_such(low: float, high: float, p: float, verdict: str) -> None:
+    assert by_about(1.0)(Difference((low + high) / 2, p, low, high)) == verdict
+
+
+def test_evidence_is_what_was_tested() -> None:
+    found = Difference(-2.17, 0.001, -3.29, -0.97)
+    assert greater.evidence(found).endswith("p = 0.001")
+    assert within(1.0)(found) == BEYOND  # whatever the p of no difference at all is
+    assert within(1.0).evidence(found) == "mean Δ = -2.17 BLEU, 95 % interval -3.29 … -0.97, asked: above -1.00"
 
 
 def generation(order: list[int]) -> Watched:

@@ -2,5 +2,5 @@
 
     python -m tests.fuzz --cases 100000
 
-tries so many cases and writes what came of them; the quick profile is among the tests.
+tries that many cases and writes what came of them; the quick profile is among the tests.
 """

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from anyorder.cli import main
 
-SECONDS, MEGABYTES = 20, 600  # a case may take so long, and so much more memory than all before it
+SECONDS, MEGABYTES = 20, 600  # a case may take that long, and that much more memory than all before it
 ALLOWED = {0, 1, 2}
 
 

@@ -37,7 +37,7 @@ SMALL: dict[str, Any] = {
 
 
 class Nested(nn.Module):
-    """LLaDA's own layout: the output matrix deep inside, the mask one value a key."""
+    """LLaDA's own layout: the output matrix deep inside, the mask one value per key."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -92,7 +92,7 @@ def test_rows_that_join_are_samples_of_the_joint(conditionals: Conditionals) -> 
 
 
 def test_several_at_a_time_have_the_probability_of_their_sets_along_the_path() -> None:
-    """E[1/p(G)] is the number of paths: 6 pairs, then the rest, and 2 symbols a position."""
+    """E[1/p(G)] is the number of paths: 6 pairs, then the rest, and 2 symbols per position."""
     model = Hashed(2, sharpness=0.7)
     many = begin(torch.full((N, 4), model.mask_id), model.mask_id, model.pad_id, dtype=torch.float64)
     decoder = Decoder(Coordinates(negent, constant(2), temperature=0.6), DRAW)

@@ -73,7 +73,7 @@ def _measure(
 
 def markdown(found: Sequence[Growth]) -> str:
     """A line a variable."""
-    lines = ["| easy-first, T = L | milliseconds a sentence |", "|---|---|"]
+    lines = ["| easy-first, T = L | milliseconds per sentence |", "|---|---|"]
     for g in found:
         cells = ", ".join(f"{v:,}: {ms:.3g}" for v, ms in zip(g.values, g.milliseconds, strict=True))
         lines.append(f"| {g.variable} | {cells} |")

@@ -55,7 +55,7 @@ def _features(model: Any, logits: Tensor, tokens: Tensor, ban: Sequence[int]) ->
 def paper_easy_first(
     model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int]
 ) -> list[list[int]]:
-    """One sentence and one length at a time; two full passes a step: one to choose the position, one for its symbol."""
+    """One sentence and one length at a time; two full passes per step: one to choose the position, one for its symbol."""
     out = []
     for job in jobs:
         context, tokens = _context(model, [job], direction), _blank(model, [job])
@@ -97,7 +97,7 @@ def paper_annealed(
 def paper_beam(
     model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int], K: int
 ) -> list[list[int]]:
-    """Easy-first beam search, one sentence and one length at a time, two full passes a step."""
+    """Easy-first beam search, one sentence and one length at a time, two full passes per step."""
     out = []
     for job in jobs:
         context = _context(model, [job], direction).take(torch.zeros(K, dtype=torch.int64))

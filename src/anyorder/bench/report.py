@@ -20,7 +20,7 @@ from anyorder.text.plan import Plan
 
 Note = Callable[[str], None]
 LENGTHS = 4
-PAPER_SENTENCES = 5  # so many at the paper's size
+PAPER_SENTENCES = 5  # that many at the paper's size
 ROUNDED = 300  # sentences whose BLEU in int8 is compared
 PROFILED = 40
 SINGLE = 60  # canvases decoded one at a time

@@ -36,7 +36,7 @@ class Setting:
     jobs: list[Job]  # one for each (sentence, length)
     direction: tuple[int, int]
     ban: tuple[int, ...]
-    part: int  # so many jobs for the one-at-a-time side
+    part: int  # that many jobs for the one-at-a-time side
     repeats: int
     compiled: bool = False  # also with torch.compile
 

@@ -47,7 +47,7 @@ CountOption = Annotated[
     str | None,
     typer.Option(
         "--count",
-        help="How many positions a step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
+        help="How many positions per step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
         "factor(1), entropy-bound(0.1), whole. [default: 1; constant with --steps]",
         rich_help_panel=PLAN,
     ),
@@ -71,7 +71,7 @@ Conditionals = Annotated[
     ),
 ]
 Beam = Annotated[int, typer.Option(help="K, hypotheses kept.", rich_help_panel=PLAN)]
-Positions = Annotated[int, typer.Option(help="K′, positions tried a hypothesis.", rich_help_panel=PLAN)]
+Positions = Annotated[int, typer.Option(help="K′, positions tried per hypothesis.", rich_help_panel=PLAN)]
 Temperature = Annotated[float, typer.Option(help="Of symbols; 0 takes the likeliest.", rich_help_panel=PLAN)]
 TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest symbols.", rich_help_panel=PLAN)]
 TopP = Annotated[float | None, typer.Option(help="Sample among the likeliest symbols of mass p.", rich_help_panel=PLAN)]
@@ -102,7 +102,7 @@ Compiled = Annotated[
     bool,
     typer.Option("--compiled", help="Use torch.compile: slow to start, for long inputs.", rich_help_panel=SPEED),
 ]
-Json = Annotated[bool, typer.Option("--json", help="A JSON object a line, with scores.", rich_help_panel=SHOW)]
+Json = Annotated[bool, typer.Option("--json", help="A JSON object per line, with scores.", rich_help_panel=SHOW)]
 Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]
 TraceFile = Annotated[
     Path | None,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BLANK = "_"
 RED, AMBER, GREEN = (205, 60, 60), (190, 130, 0), (30, 145, 70)  # readable on light and on dark
-PACE, LONGEST = 0.4, 8.0  # seconds a step, and of a whole generation
+PACE, LONGEST = 0.4, 8.0  # seconds per step, and of a whole generation
 
 
 @dataclass

@@ -39,7 +39,7 @@ def bench(
 ) -> None:
     """Measure decoding speed: both sides of every ratio in one process, interleaved, the median of repeats.
 
-    Sides: the paper's way (one sentence and one length at a time, two full passes a step), a loop with full logits,
+    Sides: the paper's way (one sentence and one length at a time, two full passes per step), a loop with full logits,
     Hugging Face generate and CTranslate2 on the autoregressive model beside ours, and the limit (the matrix products
     alone). Outputs of the first two must be identical to ours. Then: how cost grows, memory, cold start, a profile.
 

@@ -21,7 +21,7 @@ def distill(
         Path | None, typer.Option(help="The folder that the configuration's data paths start from."), FOLDER
     ] = None,
     beam: Annotated[int, typer.Option(min=1, help="Beam size of an autoregressive teacher.")] = 1,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only so many sentences a direction.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most that many sentences per direction.")] = None,
     monolingual: Annotated[bool, typer.Option(help="Translate the configuration's monolingual texts too.")] = False,
     best_of: Annotated[
         int, typer.Option(min=1, help="Of that many candidates the one nearest to people's translation, where known.")

@@ -29,7 +29,7 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set."), READ] = None,
     reference: Annotated[Path | None, typer.Option(help="Its translations, line by line."), READ] = None,
     model: o.TranslationModel = "de-en",
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many lines.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most that many lines, from the first.")] = None,
     order: o.Orders = "easy-first",
     count: o.CountOption = None,
     steps: o.Steps = None,

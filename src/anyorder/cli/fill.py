@@ -15,7 +15,7 @@ def fill(
         typer.Argument(metavar="TEXT", help="Texts with [MASK] or <mask>. [default: lines of standard input]"),
     ] = None,
     model: o.LanguageModel = ...,  # type: ignore[assignment]
-    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings a text.", rich_help_panel=o.SHOW)] = 5,
+    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings per text.", rich_help_panel=o.SHOW)] = 5,
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,

@@ -18,7 +18,7 @@ def infill(
     ] = None,
     model: o.LanguageModel = ...,  # type: ignore[assignment]
     length: Annotated[str, typer.Option(help="Tokens a gap, a number or a range.", rich_help_panel=o.PLAN)] = "1-5",
-    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings a text.", rich_help_panel=o.SHOW)] = 3,
+    n: Annotated[int, typer.Option("--nbest", "-n", min=1, help="Fillings per text.", rich_help_panel=o.SHOW)] = 3,
     order: o.Order = "negent",
     count: o.CountOption = None,
     steps: o.Steps = None,

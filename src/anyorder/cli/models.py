@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def models(
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object per line.")] = False,
 ) -> None:
     """List the models inside this package, with what they were measured to do.
 

@@ -42,7 +42,7 @@ def translate(
     seed: o.Seed = 0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
-    nbest: Annotated[int, typer.Option(help="Candidates a sentence.", rich_help_panel=o.SHOW)] = 1,
+    nbest: Annotated[int, typer.Option(help="Candidates per sentence.", rich_help_panel=o.SHOW)] = 1,
     as_json: o.Json = False,
     show: o.Show = False,
     trace: o.TraceFile = None,
@@ -82,7 +82,7 @@ def translate(
     if resume and output is None:
         raise UsageError("--resume goes on with an output file: say which with --output FILE")
     if resume and nbest > 1 and not as_json:
-        raise UsageError("--resume needs a line a sentence: use --json with --nbest")
+        raise UsageError("--resume needs a line per sentence: use --json with --nbest")
     if text and input_file:
         raise UsageError("give either texts or --input, not both")
     if text and resume:

@@ -120,7 +120,7 @@ class Coordinates:
     among: Region = masked
     temperature: float = 0.0
     conditionals: Conditionals = "visible"  # how the order sees a written position: as it is, or with itself masked
-    reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass a step
+    reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass per step
 
     def __post_init__(self) -> None:
         real_number("temperature (0 takes the best positions)", self.temperature, 0)

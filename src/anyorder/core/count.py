@@ -27,7 +27,7 @@ class Ranked(NamedTuple):
 
 @dataclass(frozen=True)
 class Count:
-    """(state, view, ranked) → z (N, L) bool. Where it takes fewer than `minimum`, the best so many are taken.
+    """(state, view, ranked) → z (N, L) bool. Where it takes fewer than `minimum`, that many of the best are taken.
 
     `fixes` is what does not depend on the ranks: how many are taken ("number"), or which ones ("which", ranks only
     decide where there would be none). Only then the probability of z is known where positions are drawn.

@@ -16,7 +16,7 @@ from anyorder.errors import ModelError
 
 Conditionals = Literal["visible", "masked"]
 CHUNK_LOGITS = 1 << 21  # vocabulary entries held at once: what caches hold …
-CHUNK_ROWS = 128  # … but so many rows at least, or the matrix product waits for its weights
+CHUNK_ROWS = 128  # … but that many rows at least, or the matrix product waits for its weights
 MOST = 0.75  # where more than this share of positions is read, all states are computed at once
 CHUNK_TOKENS = 1 << 15  # canvas tokens of folded rows in one forward pass
 

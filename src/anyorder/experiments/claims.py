@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from anyorder.experiments import grid
-from anyorder.experiments.evaluate import Difference
-from anyorder.experiments.findings import Finding, Pair, alike, greater, judge, within
+from anyorder.experiments.findings import Finding, Pair, Rule, alike, by_about, greater, judge, within
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.results import Results, Row
 
@@ -25,13 +24,13 @@ class Claim:
     number: str
     text: str
     comparisons: list[tuple[str, Where, Where]]
-    verdict: Callable[[Difference], str]
+    rule: Rule
 
 
 def findings(results: Results, scope: Scope) -> list[Finding]:
     """Every claim, judged over all directions."""
     return [
-        judge(results, claim.number, claim.text, _pairs(claim, scope), claim.verdict)
+        judge(results, claim.number, claim.text, _pairs(claim, scope), claim.rule)
         for claim in [*_section5(results, scope), *_section6(results, scope)]
     ]
 
@@ -66,7 +65,7 @@ def _section5(results: Results, scope: Scope) -> list[Claim]:
             "5.2",
             "Beam search (b = 4) is better than greedy search, by about 1 BLEU.",
             [(f"{o}, b = 4 against 1", row(o, "4"), row(o)) for o in PAPER],
-            greater,
+            by_about(1.0),
         ),
         Claim(
             "5.3",
@@ -76,7 +75,7 @@ def _section5(results: Results, scope: Scope) -> list[Claim]:
                 for o in PAPER
                 for b in ("1", "4")
             ],
-            greater,
+            by_about(1.0),
         ),
         Claim(
             "5.4",
@@ -127,19 +126,19 @@ def _section6(results: Results, scope: Scope) -> list[Claim]:
         ),
         Claim(
             "6.2a",
-            "Learned is the best order with ⌈L/T⌉ symbols a step.",
+            "Learned is the best order with ⌈L/T⌉ symbols per step.",
             [c for o in (*OTHERS, "easy-first") for c in each(f"learned against {o}", ("learned", SOME), (o, SOME))],
             greater,
         ),
         Claim(
             "6.2b",
-            "Learned is much worse with L→1 than with ⌈L/T⌉.",
+            "Learned is significantly worse with L→1 than with ⌈L/T⌉.",
             each("⌈L/T⌉ against L→1", ("learned", SOME), ("learned", FEWER)),
             greater,
         ),
         Claim(
             "6.3a",
-            "Easy-first is the best handcrafted order with ⌈L/T⌉ symbols a step.",
+            "Easy-first is the best handcrafted order with ⌈L/T⌉ symbols per step.",
             [c for o in OTHERS for c in each(f"easy-first against {o}", ("easy-first", SOME), (o, SOME))],
             greater,
         ),

@@ -86,7 +86,7 @@ def moses(texts: Sequence[str], language: str) -> list[str]:
 
 
 def statistics(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.float64]:
-    """What BLEU is a function of, a row a sentence (N, 10): matches and totals of 1- to 4-grams, both lengths."""
+    """What BLEU is a function of, a row per sentence (N, 10): matches and totals of 1- to 4-grams, both lengths."""
     _aligned(hypotheses, references)
     rows = []
     for hypothesis, reference in zip(hypotheses, references, strict=True):

@@ -44,7 +44,7 @@ def _svg(figure: Any) -> str:
 
 
 def orders(found: Mapping[tuple[str, str], Sequence[Cluster]]) -> str:
-    """Cluster centres as curves, thickness by size: a column a strategy, a row a direction. Keys: (row, column)."""
+    """Cluster centres as curves, thickness by size: a column per strategy, a row per direction. Keys: (row, column)."""
     rows, columns = list(dict.fromkeys(r for r, _ in found)), list(dict.fromkeys(c for _, c in found))
     figure, axes = _canvas(len(rows), len(columns), 2.9 * len(columns), 2.4 * len(rows) + 0.3, sharex=True, sharey=True)
     for (row, column), groups in found.items():

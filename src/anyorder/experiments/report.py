@@ -106,13 +106,13 @@ def _markdown(block: Block) -> str:
         return f"![{block.caption}]({block.name}.svg)\n\n{block.caption}"
     if isinstance(block, Steps):
         lines = "\n".join(block.lines)
-        return f"<details><summary>{block.title}</summary>\n\n```text\n{lines}\n```\n\n</details>"
+        return f'<details markdown="1"><summary>{block.title}</summary>\n\n```text\n{lines}\n```\n\n</details>'
     if isinstance(block, Viewer):
         return f"[{block.caption}]({block.name}.html)"
     table = _markdown_table(block.table)
     if block.folded is None:
         return table
-    return f"<details><summary>{block.folded}</summary>\n\n{table}\n\n</details>"
+    return f'<details markdown="1"><summary>{block.folded}</summary>\n\n{table}\n\n</details>'
 
 
 def _markdown_table(table: Table) -> str:

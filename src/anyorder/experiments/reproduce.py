@@ -107,7 +107,7 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
         Heading("The paper's results, measured here", 1),
         Text(
             f"Model `{name}`, written by `{command}`, which caches every cell by its configuration.{state} "
-            "Every number has beside it what it cost: passes are canvases through the model a sentence, all its length "
+            "Every number has beside it what it cost: passes are canvases through the model per sentence, all its length "
             "candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
             "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
         ),

@@ -23,7 +23,7 @@ class Row:
 
     cell: Cell
     criterion: Criterion = "written"
-    lengths: int | None = None  # choose among the likeliest so many; None: all that were decoded
+    lengths: int | None = None  # choose among that many of the likeliest; None: all that were decoded
 
     def jobs(self, sentences: int, size: int) -> list[Job]:
         """What must be done for the first `sentences` (whole chunks) of a corpus of `size`."""
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The translations of a row, how good they are, and what they cost a sentence."""
+    """The translations of a row, how good they are, and what they cost per sentence."""
 
     row: Row
     corpus: Corpus
@@ -52,7 +52,7 @@ class Measured:
 
     @property
     def passes(self) -> float:
-        """Canvases through the model a sentence, all length candidates and hypotheses together."""
+        """Canvases through the model per sentence, all length candidates and hypotheses together."""
         return self.spent.canvases / len(self.texts)
 
     @property

@@ -40,7 +40,7 @@ def score(measured: Measured | None) -> str:
 
 
 def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> Table:
-    """Every row with all scores, what it cost a sentence, and its difference from the best row with p.
+    """Every row with all scores, what it cost per sentence, and its difference from the best row with p.
 
     Rows are compared over the sentences that all of them have.
     """
@@ -83,7 +83,7 @@ def whole(results: Results, scope: Scope, corpus: str) -> Table:
 def _beside_baseline(
     results: Results, scope: Scope, corpus: str, rows: Mapping[str, Mapping[str, Row]], most: int
 ) -> Table:
-    """Rows by direction and name over at most so many sentences, each compared with the baseline's beam."""
+    """Rows by direction and name over at most that many sentences, each compared with the baseline's beam."""
     out = []
     for direction, some in rows.items():
         reference = grid.baseline(scope, direction, 1 if scope.quick else 5, corpus)
@@ -174,7 +174,7 @@ def table2(results: Results, scope: Scope) -> Table:
         out.append([title(direction), *(score(m) + passes[name] for name, m in found.items())])
     header = ["", "Gold", "1", "2", "3", "4"]
     many = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return Table(header, out, f"BLEU (passes a sentence) of easy-first on {scope.val}, {many} sentences.")
+    return Table(header, out, f"BLEU (passes per sentence) of easy-first on {scope.val}, {many} sentences.")
 
 
 def table3(results: Results, scope: Scope) -> Table:
@@ -280,5 +280,5 @@ def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
             c = row.cell
             how = [c.order, c.count or "", f"T={c.steps}", f"b={c.beam}", f"seed {c.seed}", row.criterion]
             out.append([c.corpus, title(c.direction), *how, str(len(m.texts)), f"{m.seconds:.3f}"])
-    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds a sentence"]
+    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds per sentence"]
     return Table(header, out, "CPU seconds of one thread.")

@@ -12,7 +12,7 @@ from anyorder.core.ragged import joined, used
 
 @dataclass
 class Memory:
-    """What a decoder attends to: a pair of keys and values (N, H, S, D/H) a layer, and which of the S are real."""
+    """What a decoder attends to: a pair of keys and values (N, H, S, D/H) per layer, and which of the S are real."""
 
     layers: list[tuple[Tensor, Tensor]]
     mask: Tensor | None  # (N, 1, 1, S) bool
@@ -47,7 +47,7 @@ class Memory:
 
 @dataclass
 class Cache:
-    """Keys and values of a causal decoder's first `filled` columns, one pair (N, H, L, D/H) a layer."""
+    """Keys and values of a causal decoder's first `filled` columns, one pair (N, H, L, D/H) per layer."""
 
     layers: list[tuple[Tensor, Tensor]]
     filled: int = 0

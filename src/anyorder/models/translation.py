@@ -15,7 +15,7 @@ class Source:
     """Sentences to translate: what `encode` of every translation model takes.
 
     `tokens` are ids without delimiters, with the pad id after a row's end. Languages are indices into the model's
-    `languages`, one for all rows or one a row.
+    `languages`, one for all rows or one per row.
     """
 
     tokens: Tensor  # (N, S) int64
@@ -36,7 +36,7 @@ class Symbols:
 
 
 def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Tensor:
-    """A language, or one a row → (N, 1) int64."""
+    """A language, or one per row → (N, 1) int64."""
     if isinstance(language, int):
         return torch.full((rows, 1), language, dtype=torch.int64, device=device)
     return language.to(device).view(rows, 1)

@@ -129,7 +129,7 @@ class Replayed(Order):
 
 @dataclass(frozen=True, eq=False)
 class Planned(Order):
-    """Positions decided beforehand: (rows of the first state, L), gone through once a pass."""
+    """Positions decided beforehand: (rows of the first state, L), gone through once per pass."""
 
     positions: Tensor
 

@@ -56,7 +56,7 @@ def llada(steps: int, block: int, length: int) -> Decoder:
     blocks = length // block
     if length % block or steps % blocks:
         raise ValueError(f"LLaDA needs whole blocks and as many steps in each: length {length}, {block=}, {steps=}")
-    each = steps // blocks  # steps a block
+    each = steps // blocks  # steps per block
 
     def reached(state: State) -> Tensor:
         return state.masked & (state.place < ((state.step // each + 1) * block)[:, None])

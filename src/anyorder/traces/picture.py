@@ -48,7 +48,7 @@ def _ended(cell: list[Life], step: int) -> list[Life]:
 
 
 def svg(traces: Sequence[Trace], *, animated: bool = True, width: int = 880, pace: float = 0.6) -> str:
-    """A picture of generations of one source; `pace` is seconds a step. Not animated, it shows the end."""
+    """A picture of generations of one source; `pace` is seconds per step. Not animated, it shows the end."""
     if not traces:
         raise ValueError("no traces to draw")
     steps = max(len(trace.steps) for trace in traces)

@@ -11,9 +11,9 @@ from torch import Tensor
 def batches(
     sizes: Tensor,  # (N,) the tokens that example i costs
     keys: Tensor,  # (N,) int64: examples are bucketed by this
-    budget: int,  # tokens a batch, padding included
+    budget: int,  # tokens per batch, padding included
     generator: torch.Generator,
-    sentences: int | None = None,  # at most so many examples a batch
+    sentences: int | None = None,  # at most that many examples per batch
 ) -> list[Tensor]:
     """One epoch: every example once, like keys together, in batches of at most `budget` tokens, shuffled."""
     order = torch.randperm(len(sizes), generator=generator)

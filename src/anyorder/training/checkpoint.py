@@ -62,7 +62,7 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
 
 
 class Log:
-    """JSON lines, one a record with a `step`. Records after a resumed step are dropped: they will come again."""
+    """JSON lines, each a record with a `step`. Records after a resumed step are dropped: they will come again."""
 
     def __init__(self, path: Path, step: int) -> None:
         self.path = path

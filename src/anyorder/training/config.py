@@ -24,9 +24,9 @@ class Corpus:
     hub: str = ""  # the dataset's name …
     hub_config: str = ""
     split: str = "train"  # … and which part of it
-    copy: int = 0  # so many made-up pairs, the second side a copy of the first …
+    copy: int = 0  # that many made-up pairs, the second side a copy of the first …
     seed: int = 0  # … drawn with this seed
-    repeat: int = 1  # so many times an epoch
+    repeat: int = 1  # that many times per epoch
 
 
 @dataclass(frozen=True)
@@ -76,14 +76,14 @@ class Stage:
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
     target: str = ""  # one of [distill], or a folder that `anyorder distill` wrote: its pairs instead of the data's
     back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets
-    tokens: int = 4096  # tokens a batch and process, padding included …
-    sentences: int = 0  # … or at most so many sentences; 0: no such limit
+    tokens: int = 4096  # tokens per batch and process, padding included …
+    sentences: int = 0  # … or at most that many sentences; 0: no such limit
     accumulate: int = 1  # batches added up for one update
     optimizer: str = "adam"  # adam | muon (matrices by Muon, the rest by Adam)
     learning_rate: float = 1e-3  # at its highest
     warmup: int = 500  # updates up to there; after that it falls as 1/sqrt(update) …
     schedule: str = "inverse-sqrt"  # … or stays: inverse-sqrt | constant
-    cooldown: int = 0  # and over the last so many updates goes to 0 in a line
+    cooldown: int = 0  # and over that many updates at the end goes to 0 in a line
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     weight_decay: float = 0.0  # of Muon's matrices
     clip: float = 1.0  # the gradient's norm is at most this

@@ -19,7 +19,7 @@ from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
 from anyorder.training.teachers import Teacher, nearest, teacher
 
-PART = 500  # sentences a file while it runs
+PART = 500  # sentences per file while it runs
 References = Mapping[str, list[str]]  # sentence → people's translations of it
 
 

@@ -1,7 +1,7 @@
 """The supervised alternative to RL: rank positions as an oracle would that knows the reference.
 
 The oracle's choice in a state: among the positions whose greedy symbol is right, the one with the largest margin
-p₍₁₎ − p₍₂₎; for a policy that writes several positions a step, all of those that are right. The states come from the
+p₍₁₎ − p₍₂₎; for a policy that writes several positions per step, all of those that are right. The states come from the
 policy's own episodes, so that it learns where it will be, and the loss is the cross-entropy of π_θ against the oracle.
 """
 

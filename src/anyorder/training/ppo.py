@@ -31,14 +31,14 @@ class Settings:
     """The paper's values, and its grids, where it gives them."""
 
     method: Method = "ppo"
-    imitate: int = 0  # so many of the first iterations by imitation, before `method` takes over
+    imitate: int = 0  # that many of the first iterations by imitation, before `method` takes over
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
-    generations: int = 16  # episodes a rollout (paper: 4 or 16)
+    generations: int = 16  # episodes per rollout (paper: 4 or 16)
     group: int = 1  # G of them have the same input; from 2 on each is judged against the others of its group
     normalise: bool = False  # divide by the spread of the group's returns (GRPO)
     buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000); 0: the last rollout's
-    update_batch: int = 128  # time steps an update (paper: 32 or 128)
+    update_batch: int = 128  # time steps per update (paper: 32 or 128)
     updates: int = 8  # updates after each rollout
     gamma: float = 0.9  # discount (paper: 0.1, 0.9 or 0.99; 0.9 was best); 1: none
     lam: float = 0.95  # λ of the advantage estimate; 1: G − V
