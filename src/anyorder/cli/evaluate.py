@@ -39,7 +39,10 @@ def evaluate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    normalise: o.NormaliseOption = o.Normalised.mean,
+    samples: o.Samples = 16,
     polish: o.Polish = 0,
+    order_temperature: o.OrderTemperature = 0.0,
     seed: o.Seed = 0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
@@ -60,7 +63,7 @@ def evaluate(
     plan = o.make_plan(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        polish=polish, seed=seed,
+        normalise=normalise.value, samples=samples, polish=polish, order_temperature=order_temperature, seed=seed,
     )  # fmt: skip
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):

@@ -55,6 +55,11 @@ class Decoder:
             whole_number("a decoder's steps", self.steps)
 
     @property
+    def own_length(self) -> Length | None:
+        """Its p(L|X), for whoever makes the canvases; None where canvases of any length do."""
+        return None if isinstance(self.length, _Free) else self.length
+
+    @property
     def hides(self) -> bool:
         """An insertion replaces no symbol, so it masks none."""
         return self.hide and not isinstance(self.edit, Insert)

@@ -12,7 +12,6 @@ from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State
 
 NEVER = -1e4  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
-
 COLDEST = 1e-30  # the lowest temperature that float32 can divide by; the most probable symbol is certain long before
 
 

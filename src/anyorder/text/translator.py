@@ -13,13 +13,13 @@ from anyorder.core import Cost, Length, Order, unroll
 from anyorder.errors import TextError
 from anyorder.text.batching import Progress, silent
 from anyorder.text.generator import Generator, total
-from anyorder.text.plan import OPTIONS, WRITING, Plan, planned
+from anyorder.text.plan import OPTIONS, SEARCHING, WRITING, Plan, planned
 from anyorder.text.results import Hypothesis, Moment, Translation, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
-ONE = (*WRITING, "beam", "positions", "lengths", "rescore")  # options for those who look at one generation
+ONE = (*WRITING, *SEARCHING, "rescore", "normalise", "samples")  # options for those who look at one generation
 
 
 @dataclass

@@ -5,15 +5,16 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 from anyorder import recipes
 from anyorder.core import (
     Coordinates,
     Count,
     Decoder,
+    Length,
     Order,
     Region,
     Symbols,
@@ -34,6 +35,7 @@ from anyorder.core import (
     whole,
 )
 from anyorder.errors import PlanError
+from anyorder.text.checked import check_types
 
 Made = TypeVar("Made")
 Conditionals = Literal["visible", "masked"]
@@ -55,7 +57,7 @@ class Writing:
 
     order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a recipe such as "mask-predict(10)",
     # a policy's file, or one's own; "a | b" is several, whose candidates are compared with each other
-    count: str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions per step
+    count: int | str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions per step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
     conditionals: Conditionals = "visible"  # how an order sees a written position: as it stands, or (the paper) masked
@@ -66,13 +68,17 @@ class Writing:
     seed: int = 0  # of everything that is drawn
 
     def __post_init__(self) -> None:
-        if self.conditionals not in get_args(Conditionals):
-            raise PlanError(f"conditionals are {' or '.join(get_args(Conditionals))}; got {self.conditionals!r}")
+        check_types(self)
 
     @property
     def name(self) -> str:
         """What a trace calls it."""
         return self.order if isinstance(self.order, str) else "custom"
+
+    @property
+    def length(self) -> Length | None:
+        """p(L|X), where a Decoder brings its own."""
+        return self.order.own_length if isinstance(self.order, Decoder) else None
 
     @property
     def each(self) -> tuple[Writing, ...]:
@@ -103,9 +109,9 @@ class Writing:
 
     def _symbols(self, own: Symbols) -> Symbols:
         """The symbols of a recipe, with what was given instead of its own."""
+        drawn = Symbols(self.temperature or own.temperature, self.top_k, self.top_p)
         if not (self.temperature or self.top_k or self.top_p):
             return own
-        drawn = Symbols(self.temperature or own.temperature, self.top_k, self.top_p)
         if not drawn.temperature:
             raise PlanError("top_k and top_p say among which symbols one is drawn: add a temperature, such as 1")
         return replace(own, temperature=drawn.temperature, top_k=drawn.top_k, top_p=drawn.top_p)
@@ -153,7 +159,11 @@ class Writing:
             return None
         self._complete(match[1], "put its numbers in the brackets")
         name, arguments = _call(match[0], recipes.FAMILIES, "recipe")
-        return _made(recipes.FAMILIES[name], name, arguments)
+        family = recipes.FAMILIES[name]
+        kinds = [p.annotation for p in inspect.signature(family).parameters.values()]
+        orders = [str(kind).endswith("Order") for kind in kinds] + [False] * len(arguments)
+        each = [recipes.order_of(a) if is_order else a for a, is_order in zip(arguments, orders, strict=False)]
+        return _made(family, name, each)
 
     def _order(self, named: Mapping[str, Order]) -> Order:
         if isinstance(self.order, Order):
@@ -174,15 +184,14 @@ class Writing:
         if self.count is None:
             own: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
             return (constant(steps), True) if steps else (own, False)
-        if self.count.strip().isdigit():
+        if isinstance(self.count, int) or self.count.strip().isdecimal():
             return fixed(int(self.count)), False
         name, arguments = _call(self.count, COUNTS, "count")
-        scheduled = name in SCHEDULED and not arguments
-        if scheduled:
-            if steps is None:
-                raise PlanError(f"count {name!r} needs a number of steps: add steps, as in steps=10")
-            arguments = [steps]
-        return _made(COUNTS[name], name, arguments), scheduled
+        if name not in SCHEDULED or arguments:
+            return _made(COUNTS[name], name, arguments), False
+        if steps is None:
+            raise PlanError(f"count {name!r} needs a number of steps: add steps, as in steps=10")
+        return _made(COUNTS[name], name, [steps]), True
 
     def _among(self, count: str, twice: bool) -> Region:
         if self.among is None:
@@ -191,27 +200,33 @@ class Writing:
         return _made(REGIONS[name], name, arguments)
 
 
-def _call(text: str, known: Mapping[str, object], what: str) -> tuple[str, list[float]]:
-    """'threshold(0.9)' → ('threshold', [0.9])."""
+def _call(text: str, known: Mapping[str, object], what: str) -> tuple[str, list[str]]:
+    """'threshold(0.9)' → ('threshold', ['0.9'])."""
     match = _CALL.fullmatch(text)
     name = match[1].replace("_", "-") if match else text
     if match is None or name not in known:
         near = difflib.get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise PlanError(f"no {what} {text!r}; {hint}there are {', '.join(known)}")
-    try:
-        arguments = [float(a) for a in match[2].split(",")] if match[2] and match[2].strip() else []
-    except ValueError:
-        raise PlanError(f"{what} {text!r}: what is in the brackets must be numbers") from None
-    return name, arguments
+    return name, [a.strip() for a in match[2].split(",")] if match[2] and match[2].strip() else []
 
 
-def _made(make: Callable[..., Made], name: str, arguments: list[float]) -> Made:
-    values = [int(a) if a == int(a) else a for a in arguments]
+def _made(make: Callable[..., Made], name: str, arguments: Sequence[str | int | Order]) -> Made:
+    values = [_number(a, name) if isinstance(a, str) else a for a in arguments]
+    parameters = inspect.signature(make)
     try:
-        return make(*values)
+        parameters.bind(*values)
     except TypeError:
-        wanted = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
+        wanted = ", ".join(str(p).split(":")[0] for p in parameters.parameters.values())
         raise PlanError(
             f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})"
         ) from None
+    return make(*values)
+
+
+def _number(text: str, name: str) -> int | float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise PlanError(f"{name}: what is in the brackets must be numbers, not {text!r}") from None
+    return int(value) if value.is_integer() else value
