@@ -1,7 +1,7 @@
 """What a learned order keeps of the best handcrafted gain over uniform: `python -m benchmarks.learned_order DATA`.
 
-One target length per sentence, so that nothing but the order differs; T = L, and T = 10 with ⌈L/T⌉ symbols per step. The
-learned orders were chosen on the first 200 sentences: those are left out.
+One target length per sentence, so that nothing but the order differs; T = L, and T = 10 with ⌈L/T⌉ symbols per step.
+The learned orders were chosen on the first 200 sentences: those are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from anyorder import load
-from anyorder.data.test_sets import load_corpus
+from anyorder.data.test_sets import load_test_set
 from anyorder.experiments.evaluate import quality
 from anyorder.text.plan import Plan
 
@@ -24,7 +24,7 @@ CHOSEN_ON = 200
 
 def bleu(data: Path, direction: str, order: str, steps: int | None, stop: int) -> float:
     torch.set_num_threads(1)
-    corpus = load_corpus(data, "val", direction).part(CHOSEN_ON, stop)
+    corpus = load_test_set(data, "val", direction).part(CHOSEN_ON, stop)
     found = load("de-en").translate(corpus.sources, corpus.target_language, plan=Plan.of(order, steps=steps, lengths=1))
     return quality([t.text for t in found], corpus).bleu
 

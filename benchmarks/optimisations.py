@@ -28,8 +28,7 @@ from anyorder.models.int8 import to_int8
 from anyorder.models.machine import keep_freed_memory, side_by_side
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source
-from anyorder.models.translation import Symbols as Ids
+from anyorder.models.translation import Source, SpecialIds
 from anyorder.text.batching import batches
 
 BAN = (0, 1, 2, 3)
@@ -61,7 +60,7 @@ def several_passes(logits: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
 def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[str, float]]:
     """(optimisation, ratio) at one size."""
     torch.manual_seed(0)
-    model = MaskedTranslation(architecture, Ids(), ("de", "en")).eval().requires_grad_(False)
+    model = MaskedTranslation(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
     rounded = to_int8(model)
     source = torch.randint(5, architecture.vocabulary, (rows, 15))
     tokens = torch.full((rows, 14), model.mask_id)
@@ -112,7 +111,7 @@ class Bulk:
 
     def __init__(self, architecture: Architecture, sentences: int) -> None:
         torch.manual_seed(0)
-        self.model: Any = MaskedTranslation(architecture, Ids(), ("de", "en")).eval().requires_grad_(False)
+        self.model: Any = MaskedTranslation(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
         lengths = torch.randint(8, 22, (sentences, 2)).tolist()
         self.jobs = [Job(torch.randint(5, architecture.vocabulary, (s,)).tolist(), length) for s, length in lengths]
         self.sizes = [len(j.source) + j.length + 4 for j in self.jobs]

@@ -15,7 +15,7 @@ import torch
 from anyorder.data.ragged import Ragged
 from anyorder.models.machine import keep_freed_memory
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
@@ -83,7 +83,7 @@ def main() -> None:
     for kind in ("masked-translation", "autoregressive", "cmlm"):
         copies = options.copies if kind == "cmlm" else 1
         drawn = Corruption(copies=copies, own=0.5 if copies > 1 else 0.0)
-        objective = OBJECTIVES[kind](classes()[kind](a, Symbols(), ("de", "en")), corpus, 0.1, drawn).train()
+        objective = OBJECTIVES[kind](classes()[kind](a, SpecialIds(), ("de", "en")), corpus, 0.1, drawn).train()
         steps = optimizers(objective.model, options.optimizer, (0.9, 0.98), 0.0)
         generator = torch.Generator().manual_seed(0)
         ratios, rates, speeds = [], [], []

@@ -36,7 +36,7 @@ canvas, log_prior = canvas[usable], torch.tensor(prior)[usable]
 a, b = (translator.languages.index(language) for language in DIRECTION)
 context = model.encode(Source(torch.tensor([source] * len(canvas)), a, b))
 state = begin(canvas, model.mask_id, model.pad_id, open=canvas == model.mask_id, score=log_prior)
-special = {model.symbols.bos, model.symbols.eos, model.symbols.pad, model.symbols.unk, model.symbols.mask}
+special = {model.special.bos, model.special.eos, model.special.pad, model.special.unk, model.special.mask}
 decoder = anyorder.Plan.of(order="easy-first").decoder(ban=tuple(special))
 with torch.inference_mode():
     result = decode(model, context, state, decoder)

@@ -93,7 +93,7 @@ def _rows(file: Path, heading: str) -> list[str]:
 
 def _chosen(rows: list[str], wanted: list[str], where: str) -> list[str]:
     """A table of some entries of another, whose rows begin with a direction and a name: one row per name."""
-    head, _, *body = ([cell.strip() for cell in row.strip("|").split(" | ")] for row in rows)
+    head, _, *body = ([cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows)
     entries = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in body}
     columns = [tuple(c.strip().split(" ", 1)) for c in wanted[0].removeprefix("columns:").split(",")]
     out = [f"| | {' | '.join(map(' '.join, columns))} |", "|---|" + "---:|" * len(columns)]

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from anyorder import load
-from anyorder.data.test_sets import load_corpus
+from anyorder.data.test_sets import load_test_set
 from anyorder.experiments.evaluate import quality
 from anyorder.models.catalog import SHIPPED
 from anyorder.text.plan import Plan
@@ -31,7 +31,7 @@ def scores(name: str, data: Path) -> str:
     lines = [f"| data, first {SENTENCES} | direction | decoding | BLEU | tokenised |", "|---|---|---|---:|---:|"]
     for title, corpus_name in SETS.items():
         for direction in ("de-en", "en-de"):
-            corpus = load_corpus(data, corpus_name, direction).part(0, SENTENCES)
+            corpus = load_test_set(data, corpus_name, direction).part(0, SENTENCES)
             found = translator.translate(corpus.sources, corpus.target_language, plan=plan)
             q = quality([t.text for t in found], corpus)
             tokenised = "–" if q.tokenised is None else f"{q.tokenised:.1f}"

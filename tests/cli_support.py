@@ -14,7 +14,7 @@ from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.tokenizer import train_tokenizer
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 
 TEXTS = ["Ein Hund läuft am Strand.", "Zwei Kinder spielen im Garten.", "A dog runs on the beach."] * 3
 LENGTHS = {str(s): {str(s): 5, str(s + 1): 3, str(max(1, s - 1)): 2} for s in range(1, 41)}
@@ -26,7 +26,7 @@ def build_translator(folder: Path) -> Path:
     torch.manual_seed(1)
     sizes = Architecture(vocabulary=len(tokenizer), dim=16, layers=1, heads=2, ffn=32, positions=64)
     for kind, where in ((MaskedTranslation, folder), (Autoregressive, folder.with_name(folder.name + "-ar"))):
-        save_model(kind(sizes, Symbols(), ("de", "en")), where)
+        save_model(kind(sizes, SpecialIds(), ("de", "en")), where)
         tokenizer.save(where / "tokenizer.json")
         (where / "lengths.json").write_text(json.dumps({"de-en": LENGTHS, "en-de": LENGTHS}))
     return folder

@@ -48,3 +48,11 @@ def extra(name: str) -> Iterator[None]:
 def first_line(error: Exception) -> str:
     """The gist of another library's error, to quote in ours."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def raised_in(error: BaseException) -> str:
+    """The module that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -16,13 +16,13 @@ from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.compiled import to_compiled
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 
 def tiny(kind: type, vocabulary: int = 300) -> object:
     torch.manual_seed(0)
     architecture = Architecture(vocabulary, 32, 2, 2, 64, positions=48)
-    return kind(architecture, Symbols(), ("de", "en")).eval().requires_grad_(False)
+    return kind(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
 
 
 def test_longer_targets_cost_more() -> None:

@@ -15,7 +15,7 @@ from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 BAN, DIRECTION = (0, 1, 2, 3, 4), (0, 1)
 
@@ -23,7 +23,7 @@ BAN, DIRECTION = (0, 1, 2, 3, 4), (0, 1)
 @pytest.fixture(scope="module")
 def model() -> MaskedTranslation:
     torch.manual_seed(0)
-    return MaskedTranslation(Architecture(500, 32, 2, 2, 64), Symbols(), ("de", "en")).eval().requires_grad_(False)
+    return MaskedTranslation(Architecture(500, 32, 2, 2, 64), SpecialIds(), ("de", "en")).eval().requires_grad_(False)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_interleaved_scales_a_partial_side() -> None:
 def test_hugging_face_peer_is_the_same_function(norm: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     architecture = Architecture(300, 32, 2, 2, 64, positions=48, gelu="tanh", norm=norm)
-    ar = Autoregressive(architecture, Symbols(), ("de", "en")).eval().requires_grad_(False)
+    ar = Autoregressive(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
     sources = [torch.randint(5, 300, (n,)).tolist() for n in (5, 9, 7)]
     target = torch.randint(5, 300, (3, 6))
     hf = engines.to_hugging_face(ar, DIRECTION)

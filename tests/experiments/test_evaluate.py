@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
-from anyorder.data.test_sets import load_corpus
+from anyorder.data.test_sets import load_test_set
 from anyorder.errors import DataError
 from anyorder.experiments.evaluate import bleu_of, moses, paired, quality, signatures, statistics
 
@@ -63,7 +63,7 @@ def test_bootstrap_of_several_pairs_is_of_their_mean() -> None:
 
 
 def test_quality_is_perfect_for_the_references_only(data: Path) -> None:
-    corpus = load_corpus(data, "test_2016_flickr", "de-en")
+    corpus = load_test_set(data, "test_2016_flickr", "de-en")
     best = quality(corpus.references, corpus)
     assert best.bleu == pytest.approx(100) and best.chrf == pytest.approx(100) and best.tokenised == pytest.approx(100)
     other = quality([t.upper() for t in corpus.references], corpus)
@@ -78,15 +78,15 @@ def test_signatures_name_tokenisation_and_version() -> None:
 
 
 def test_corpora_by_name(data: Path) -> None:
-    there, back = load_corpus(data, "tatoeba-test", "de-en"), load_corpus(data, "tatoeba-test", "en-de")
+    there, back = load_test_set(data, "tatoeba-test", "de-en"), load_test_set(data, "tatoeba-test", "en-de")
     assert (there.sources, there.references) == (back.references, back.sources)
     assert there.tokenised is None and len(there.part(1, 3)) == 2
     with pytest.raises(DataError, match="no test set 'newstest'"):
-        load_corpus(data, "newstest", "de-en")
+        load_test_set(data, "newstest", "de-en")
     with pytest.raises(DataError, match="de-en or en-de"):
-        load_corpus(data, "val", "de-fr")
+        load_test_set(data, "val", "de-fr")
     with pytest.raises(DataError, match="does not exist"):
-        load_corpus(data, "test_2017_flickr", "de-en")
+        load_test_set(data, "test_2017_flickr", "de-en")
 
 
 def test_a_test_set_with_a_hole_is_refused(data: Path, tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ def test_a_test_set_with_a_hole_is_refused(data: Path, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "test.de-en.tsv").write_text("a\tb\n\tc\n", encoding="utf-8")
     with pytest.raises(DataError, match="must be whole"):
-        load_corpus(tmp_path, "tatoeba-test", "de-en")
+        load_test_set(tmp_path, "tatoeba-test", "de-en")
 
 
 def test_published_references_come_out_of_their_raw_text() -> None:
-    corpus = load_corpus(Path(__file__).parent / "records", "test_2016_flickr", "de-en")
+    corpus = load_test_set(Path(__file__).parent / "records", "test_2016_flickr", "de-en")
     assert len(corpus) == 200
     assert moses(corpus.references, "en") == corpus.tokenised
     assert np.isclose(quality(corpus.references, corpus).tokenised or 0, 100)

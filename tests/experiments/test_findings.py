@@ -8,7 +8,19 @@ import pytest
 from anyorder.experiments.energy import curve, differences
 from anyorder.experiments.evaluate import Difference
 from anyorder.experiments.figures import pareto
-from anyorder.experiments.findings import BEYOND, FAILS, HOLDS, LESS, MORE, OPEN, UNCLEAR, alike, by_about, greater, within
+from anyorder.experiments.findings import (
+    BEYOND,
+    FAILS,
+    HOLDS,
+    LESS,
+    MORE,
+    OPEN,
+    UNCLEAR,
+    alike,
+    by_about,
+    greater,
+    within,
+)
 from anyorder.experiments.generations import Watched
 from anyorder.experiments.orders import clusters, describe, monotone_share, vector
 from anyorder.experiments.tune import START, neighbours, order_text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from anyorder.data.test_sets import load_corpus
+from anyorder.data.test_sets import load_test_set
 from anyorder.experiments import grid
 from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
 from anyorder.experiments.generations import Watch, watch, watched
@@ -78,14 +78,14 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
     store = Store(tmp_path / "cells", identify(str(model)))
     first = grid.schedule(replace(QUICK), Results(store, data))[0]
     assert isinstance(first, Job)
-    run(first, store, load(model), load_corpus(data, first.cell.corpus, first.cell.direction))
+    run(first, store, load(model), load_test_set(data, first.cell.corpus, first.cell.direction))
     again = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
     assert again.left == stopped.left - 1
 
 
 def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:
     translator = load(model)
-    corpus = load_corpus(data, "val", "de-en")
+    corpus = load_test_set(data, "val", "de-en")
     found, spent = decode(Cell("val", "de-en", "easy-first", lengths=2), translator, corpus)
     assert [len(row) for row in found] == [2] * 4 and spent.canvases > 0
     plain = translator.translate(corpus.sources, to="en", plan=Plan.of("easy-first", lengths=1))
@@ -97,7 +97,7 @@ def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:
 
 def test_a_beam_keeps_the_best_of_each_length(model: Path, data: Path) -> None:
     translator = load(model)
-    corpus = load_corpus(data, "val", "de-en").part(0, 1)
+    corpus = load_test_set(data, "val", "de-en").part(0, 1)
     found, spent = decode(Cell("val", "de-en", "easy-first", beam=3, lengths=2), translator, corpus)
     every = translator.candidates(corpus.sources, "en", plan=Plan.of("easy-first", beam=3, lengths=2))[0]
     assert [c.text for c in found[0]] == [max(some, key=lambda h: h.path_score).text for some in every]
@@ -107,7 +107,7 @@ def test_a_beam_keeps_the_best_of_each_length(model: Path, data: Path) -> None:
 
 def test_several_orders_are_candidates_of_one_cell(model: Path, data: Path) -> None:
     translator = load(model)
-    corpus = load_corpus(data, "val", "de-en").part(0, 2)
+    corpus = load_test_set(data, "val", "de-en").part(0, 2)
     both, spent = decode(Cell("val", "de-en", "left2right | mask-predict(3)", lengths=2), translator, corpus)
     alone = [decode(Cell("val", "de-en", o, lengths=2), translator, corpus) for o in ("left2right", "mask-predict(3)")]
     assert both == [a + b for a, b in zip(alone[0][0], alone[1][0], strict=True)]
@@ -116,7 +116,7 @@ def test_several_orders_are_candidates_of_one_cell(model: Path, data: Path) -> N
 
 def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
     translator = load(model)
-    corpus = load_corpus(data, "val", "de-en").part(0, 2)
+    corpus = load_test_set(data, "val", "de-en").part(0, 2)
     ids = translator.tokenizer.encode(corpus.references, "en")
     candidates = [[Candidate(t, i, 0.0, 0.0)] for t, i in zip(corpus.references, ids, strict=True)]
     for criterion, scorer, ends in (("pll", translator, 0), ("ar", translator.beside(), 1)):
@@ -130,12 +130,12 @@ def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
 def test_scoring_needs_decoding_first(model: Path, data: Path, tmp_path: Path) -> None:
     job = Job(Cell("val", "de-en", "easy-first"), 0, 4, "pll")
     with pytest.raises(CellError, match="decoded before"):
-        run(job, Store(tmp_path, identify(str(model))), load(model), load_corpus(data, "val", "de-en"))
+        run(job, Store(tmp_path, identify(str(model))), load(model), load_test_set(data, "val", "de-en"))
 
 
 def test_fewer_lengths_choose_among_fewer_and_cost_less(model: Path, data: Path, tmp_path: Path) -> None:
     store = Store(tmp_path, identify(str(model)))
-    corpus = load_corpus(data, "val", "de-en")
+    corpus = load_test_set(data, "val", "de-en")
     cell = Cell("val", "de-en", "easy-first")
     run(Job(cell, 0, 4), store, load(model), corpus)
     results = Results(store, data)
@@ -182,7 +182,7 @@ def test_watched_generations_come_back_as_they_were(model: Path, data: Path, tmp
     store = Store(tmp_path, identify(str(model)))
     task = Watch("val", "de-en", "easy-first", 0, 2)
     assert watched(task, store) is None
-    watch(task, store, load(model), load_corpus(data, "val", "de-en"))
+    watch(task, store, load(model), load_test_set(data, "val", "de-en"))
     seen = watched(task, store)
     assert seen is not None and len(seen) == 2
     for item in seen:

@@ -9,7 +9,7 @@ import torch
 
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 
 def test_one_graph_for_all_sizes() -> None:
@@ -21,7 +21,7 @@ def test_one_graph_for_all_sizes() -> None:
         return graph.forward
 
     torch.manual_seed(0)
-    model = MaskedTranslation(Architecture(50, 16, 2, 4, 32), Symbols(), ("de", "en")).eval()
+    model = MaskedTranslation(Architecture(50, 16, 2, 4, 32), SpecialIds(), ("de", "en")).eval()
     torch.compiler.reset()
     model.transformer.compile(dynamic=True, backend=keep)
     with torch.inference_mode():

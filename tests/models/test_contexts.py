@@ -12,8 +12,7 @@ from support import joining
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Decoder, NoContext, State, begin, decode
-from anyorder.core import Symbols as Never
+from anyorder.core import Decoder, NoContext, State, Symbols, begin, decode
 from anyorder.errors import ModelError
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.block_cache import BlockCached
@@ -22,7 +21,7 @@ from anyorder.models.diffusion_lm import DiffusionLM, Guided
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 KINDS = [MaskedTranslation, ConditionalMasked, Autoregressive, PretrainedLM]
 SIZES = [(5, 7), (9, 4), (2, 11), (6, 6)]  # source and canvas
@@ -31,14 +30,16 @@ PAD, MASK, WORDS = 2, 4, 40
 
 def make(kind: type) -> Any:
     torch.manual_seed(0)
-    model = kind(Architecture(WORDS, 16, 2, 4, 32, positions=24), Symbols(), ("de", "en")).eval().requires_grad_(False)
+    model = (
+        kind(Architecture(WORDS, 16, 2, 4, 32, positions=24), SpecialIds(), ("de", "en")).eval().requires_grad_(False)
+    )
     for p in model.parameters():  # a fresh model is close to symmetric: make differences visible
         p.add_(torch.randn_like(p) * 0.2)
     return model
 
 
 def check(model: Any, alone: list[tuple[Any, State]], decoder: Decoder) -> None:
-    decoder = replace(decoder, symbols=Never(ban=(0, PAD, 3)))
+    decoder = replace(decoder, symbols=Symbols(ban=(0, PAD, 3)))
     ends = joining(model, [(context.take(torch.tensor([0])), state) for context, state in alone], decoder)
     for (context, state), end in zip(alone, ends, strict=True):
         one = decode(model, context, state, decoder)

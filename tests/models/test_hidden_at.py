@@ -8,14 +8,14 @@ import torch
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 
 @pytest.mark.parametrize("kind", [MaskedTranslation, ConditionalMasked])
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_hidden_at_is_hidden(kind: type, norm: str) -> None:
     torch.manual_seed(0)
-    model = kind(Architecture(50, 16, 3, 4, 32, norm=norm), Symbols(), ("de", "en")).eval()
+    model = kind(Architecture(50, 16, 3, 4, 32, norm=norm), SpecialIds(), ("de", "en")).eval()
     source = torch.randint(5, 50, (3, 6))
     source[1, 4:] = model.pad_id
     tokens = torch.full((3, 7), model.mask_id)

@@ -9,13 +9,13 @@ from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.int8 import to_int8
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 
 @pytest.mark.parametrize("kind", [MaskedTranslation, Autoregressive])
 def test_int8_is_close(kind: type) -> None:
     torch.manual_seed(0)
-    model = kind(Architecture(200, 32, 2, 4, 64), Symbols(), ("de", "en")).eval()
+    model = kind(Architecture(200, 32, 2, 4, 64), SpecialIds(), ("de", "en")).eval()
     rounded = to_int8(model)
     source, tokens = torch.randint(5, 200, (4, 6)), torch.randint(5, 200, (4, 7))
     with torch.inference_mode():
@@ -27,7 +27,7 @@ def test_int8_is_close(kind: type) -> None:
 
 def test_int8_reads_some_positions_only() -> None:
     torch.manual_seed(0)
-    model = to_int8(MaskedTranslation(Architecture(200, 32, 2, 4, 64), Symbols(), ("de", "en")))
+    model = to_int8(MaskedTranslation(Architecture(200, 32, 2, 4, 64), SpecialIds(), ("de", "en")))
     source, tokens = torch.randint(5, 200, (3, 6)), torch.full((3, 7), 4)
     n, i = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 6])
     with torch.inference_mode():

@@ -19,7 +19,7 @@ from anyorder.models.dropout import Dropout
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Architecture, Transformer
-from anyorder.models.translation import Source, Symbols
+from anyorder.models.translation import Source, SpecialIds
 
 V, PAD, MASK, EOS = 40, 2, 4, 1
 TRANSLATION = [MaskedTranslation, ConditionalMasked, Autoregressive]
@@ -29,7 +29,7 @@ KINDS = [*TRANSLATION, PretrainedLM]
 def make(kind: type, norm: str = "post", seed: int = 0):
     torch.manual_seed(seed)
     architecture = Architecture(V, 16, 2, 4, 32, positions=24, norm=norm, dropout=0.3)
-    model = kind(architecture, Symbols(), ("de", "en")).eval().requires_grad_(False)
+    model = kind(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
     for p in model.parameters():  # a fresh model is close to symmetric: make differences visible
         p.add_(torch.randn_like(p) * 0.1)
     return model
@@ -298,7 +298,7 @@ def test_a_conditional_masked_model_grows_out_of_an_autoregressive_one() -> None
 def test_halves_of_other_depths_take_the_layers_at_their_relative_depth() -> None:
     start = make(Autoregressive, seed=1)
     deep = replace(start.architecture, layers=4, decoder_layers=1)
-    model = ConditionalMasked(deep, start.symbols, start.languages)
+    model = ConditionalMasked(deep, start.special, start.languages)
     assert (len(model.encoder.ffns), len(model.decoder.ffns)) == (4, 1)
     model.start_from(start.encoder, start.decoder)
     taken = [int((start.encoder.ffns[1].lin1.weight == f.lin1.weight).all()) for f in model.encoder.ffns]

@@ -110,7 +110,7 @@ def test_hidden_states_of_the_reference_model() -> None:
 def test_what_is_read(small: Path) -> None:
     read = read_xlm(small)
     assert read.languages == ("de", "en")
-    assert (read.architecture.ffn, read.architecture.positions, read.symbols.mask) == (FFN, POSITIONS, 5)
+    assert (read.architecture.ffn, read.architecture.positions, read.special.mask) == (FFN, POSITIONS, 5)
     assert read.words[5:7] == ("<special1>", "w0")
 
 

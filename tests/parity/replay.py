@@ -187,7 +187,7 @@ def differences(record: Record, produced: Fields) -> list[str]:
 
 
 def _batch(model: MaskedTranslation, records: Sequence[Record], prompted: bool) -> Batch:
-    pad, mask, eos = model.pad_id, model.mask_id, model.symbols.eos
+    pad, mask, eos = model.pad_id, model.mask_id, model.special.eos
     languages = [[_language(model, record, side) for record in records] for side in (0, 1)]
     source = _padded([record["source"] for record in records], pad)
     context = model.encode(Source(source, torch.tensor(languages[0]), torch.tensor(languages[1]), close=not prompted))

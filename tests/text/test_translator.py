@@ -72,7 +72,7 @@ def test_rescoring_is_the_scorers_own_mean_log_p(translator: anyorder.Translator
     model, causal = scorer.model, rescore == "ar"
     source = torch.tensor(scorer.tokenizer.encode([SENTENCES[0]], "de"))
     for hypothesis in best.hypotheses:
-        tokens = torch.tensor([[*hypothesis.ids, *([model.symbols.eos] if causal else [])]])
+        tokens = torch.tensor([[*hypothesis.ids, *([model.special.eos] if causal else [])]])
         state = begin(tokens, model.mask_id, model.pad_id, open=torch.ones_like(tokens, dtype=torch.bool))
         value = (log_likelihood if causal else pll)(model, model.encode(Source(source, 0, 1)), state)
         assert hypothesis.score == pytest.approx(float(value) / tokens.shape[1], abs=1e-4)

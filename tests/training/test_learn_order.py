@@ -15,7 +15,7 @@ from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.policy import Policy
 from anyorder.models.tokenizer import train_tokenizer
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 from anyorder.training.checkpoint import read_log
 from anyorder.training.config import ConfigError
 from anyorder.training.learn_order import policy_config, task_of, train_policy
@@ -51,7 +51,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = train_tokenizer([(letters, "a"), (letters, "b")], 300)
     torch.manual_seed(0)
     architecture = Architecture(len(tokenizer), 16, 1, 2, 16, 64, 2)
-    save_model(MaskedTranslation(architecture, Symbols(), ("a", "b")), folder)
+    save_model(MaskedTranslation(architecture, SpecialIds(), ("a", "b")), folder)
     tokenizer.save(folder / "tokenizer.json")
     lengths = {str(n): {str(n): 1} for n in range(1, 30)}
     (folder / "lengths.json").write_text(json.dumps({"a-b": lengths, "b-a": lengths}))

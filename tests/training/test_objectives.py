@@ -11,18 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anyorder.data.ragged import Ragged
-from anyorder.models import cmlm
-from anyorder.models.autoregressive import Autoregressive as AutoregressiveModel
-from anyorder.models.masked_translation import MaskedTranslation as JointModel
+from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.cmlm import ConditionalMasked
+from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Source, Symbols
-from anyorder.training.batches import batches, epochs
+from anyorder.models.translation import Source, SpecialIds
+from anyorder.training.batches import epochs, one_epoch
 from anyorder.training.cross_entropy import output_loss
 from anyorder.training.masking import Corruption, canvas, choose
-from anyorder.training.objectives import Autoregressive, ConditionalMasked, Corpus, MaskedTranslation
+from anyorder.training.objectives import (
+    AutoregressiveObjective,
+    ConditionalMaskedObjective,
+    Corpus,
+    MaskedTranslationObjective,
+)
 from anyorder.training.optimizer import Average, Muon, learning_rate, optimizers, orthogonalised
 
-S = Symbols()
+S = SpecialIds()
 
 
 def gen(seed: int = 0) -> torch.Generator:
@@ -45,7 +50,7 @@ def model(kind: type):
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=80), st.integers(30, 200), st.integers(0, 5))
 def test_an_epoch_has_every_example_once_within_the_budget(sizes: list[int], budget: int, seed: int) -> None:
     t = torch.tensor(sizes)
-    cuts = batches(t, t, budget, gen(seed))
+    cuts = one_epoch(t, t, budget, gen(seed))
     assert sorted(i for cut in cuts for i in cut.tolist()) == list(range(len(sizes)))
     for cut in cuts:
         assert len(cut) * int(t[cut].max()) <= budget
@@ -53,10 +58,10 @@ def test_an_epoch_has_every_example_once_within_the_budget(sizes: list[int], bud
 
 def test_batches_hardly_pad_and_respect_the_sentence_limit() -> None:
     t = torch.randint(5, 40, (5000,), generator=gen())
-    cuts = batches(t, t, 2048, gen(1))
+    cuts = one_epoch(t, t, 2048, gen(1))
     padded = sum(len(c) * int(t[c].max()) for c in cuts)
     assert padded / int(t.sum()) < 1.02
-    assert max(len(c) for c in batches(t, t, 2048, gen(1), sentences=8)) == 8
+    assert max(len(c) for c in one_epoch(t, t, 2048, gen(1), sentences=8)) == 8
 
 
 def test_epochs_resume_anywhere() -> None:
@@ -114,7 +119,7 @@ def test_bert_corruption_is_80_10_10() -> None:
 
 
 def test_masked_translation_masks_one_side_only() -> None:
-    objective = MaskedTranslation(model(JointModel), corpus(), 0.0, Corruption())
+    objective = MaskedTranslationObjective(model(MaskedTranslation), corpus(), 0.0, Corruption())
     batch = objective.batch(objective.corpus, torch.arange(30), gen())
     sides = canvas(
         [(objective.corpus.first, torch.arange(30), 0), (objective.corpus.second, torch.arange(30), 1)], S
@@ -128,8 +133,8 @@ def test_masked_translation_masks_one_side_only() -> None:
 
 
 def test_the_last_layer_at_the_chosen_columns_is_the_whole_model_there() -> None:
-    pairs, joint = corpus(), model(JointModel)
-    objective = MaskedTranslation(joint, pairs, 0.1, Corruption())
+    pairs, joint = corpus(), model(MaskedTranslation)
+    objective = MaskedTranslationObjective(joint, pairs, 0.1, Corruption())
     b = objective.batch(pairs, torch.arange(8), gen(2))
     states = joint.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"))
     whole = F.cross_entropy(joint.logits(states[b["chosen"]]), b["targets"], label_smoothing=0.1, reduction="sum")
@@ -143,11 +148,11 @@ def test_distilled_pairs_are_predicted_on_their_written_side_only() -> None:
     base = corpus()
     target = torch.arange(30) % 2
     distilled = Corpus(base.first, base.second, target=target)
-    objective = MaskedTranslation(model(JointModel), distilled, 0.0, Corruption())
+    objective = MaskedTranslationObjective(model(MaskedTranslation), distilled, 0.0, Corruption())
     batch = objective.batch(distilled, torch.arange(30), gen())
     sides = canvas([(base.first, torch.arange(30), 0), (base.second, torch.arange(30), 1)], S).sides
     assert all(set(sides[r][batch["chosen"][r]].tolist()) == {int(target[r])} for r in range(30))
-    directed = Autoregressive(model(AutoregressiveModel), distilled, 0.0, Corruption())
+    directed = AutoregressiveObjective(model(Autoregressive), distilled, 0.0, Corruption())
     assert len(directed.sizes) == 30
     source, written, _, _ = directed.sides(distilled, torch.tensor([0, 1]))
     assert written[0][written[0] != 2].tolist() == base.first.row(0) and source[1][
@@ -157,7 +162,7 @@ def test_distilled_pairs_are_predicted_on_their_written_side_only() -> None:
 
 def test_autoregressive_loss_is_the_log_likelihood() -> None:
     c = corpus(4)
-    objective = Autoregressive(model(AutoregressiveModel).eval(), c, 0.0, Corruption()).eval()
+    objective = AutoregressiveObjective(model(Autoregressive).eval(), c, 0.0, Corruption()).eval()
     rows = torch.tensor([0, 2, 5, 7])  # pairs 0 and 2 forwards, 1 and 3 backwards
     batch = objective.batch(c, rows, gen())
     count = batch.pop("count")
@@ -176,9 +181,9 @@ def test_autoregressive_loss_is_the_log_likelihood() -> None:
 @pytest.mark.parametrize(
     ("objective", "kind"),
     [
-        (MaskedTranslation, JointModel),
-        (Autoregressive, AutoregressiveModel),
-        (ConditionalMasked, cmlm.ConditionalMasked),
+        (MaskedTranslationObjective, MaskedTranslation),
+        (AutoregressiveObjective, Autoregressive),
+        (ConditionalMaskedObjective, ConditionalMasked),
     ],
 )
 def test_the_gradient_of_a_batch_is_the_sum_of_its_parts(objective: type, kind: type) -> None:
@@ -213,7 +218,7 @@ def test_orthogonalised_matrices_have_singular_values_near_one() -> None:
 
 
 def test_muon_takes_all_and_only_linear_weights_and_descends() -> None:
-    m = model(AutoregressiveModel)
+    m = model(Autoregressive)
     adam, muon = optimizers(m, "muon", (0.9, 0.98), 0.0)
     assert isinstance(muon, Muon)
     ours = {id(p) for g in muon.param_groups for p in g["params"]}
@@ -261,8 +266,8 @@ def test_the_loss_with_its_gradients_found_on_the_way_is_the_plain_one() -> None
 
 
 def test_a_later_copy_shows_the_models_own_symbols_where_the_one_before_was_masked() -> None:
-    pairs, m = corpus(), model(cmlm.ConditionalMasked)
-    objective = ConditionalMasked(m, pairs, 0.0, Corruption(copies=2, own=1.0)).train()
+    pairs, m = corpus(), model(ConditionalMasked)
+    objective = ConditionalMaskedObjective(m, pairs, 0.0, Corruption(copies=2, own=1.0)).train()
     batch = objective.batch(pairs, torch.arange(12), gen())
     seen: list[torch.Tensor] = []
     hidden_at = m.hidden_at
@@ -279,7 +284,7 @@ def test_a_later_copy_shows_the_models_own_symbols_where_the_one_before_was_mask
 
 def test_checked_symbols_are_predicted_although_they_can_be_seen() -> None:
     pairs = corpus()
-    objective = ConditionalMasked(model(cmlm.ConditionalMasked), pairs, 0.0, Corruption(copies=3, check=0.5))
+    objective = ConditionalMaskedObjective(model(ConditionalMasked), pairs, 0.0, Corruption(copies=3, check=0.5))
     batch = objective.batch(pairs, torch.arange(30), gen())
     seen = batch["chosen"] & batch["tokens"].ne(S.mask)
     share = seen.sum() / (batch["tokens"].ne(S.mask) & batch["target"].ne(S.pad)).sum()

@@ -28,7 +28,7 @@ from anyorder.training.checkpoint import (
     save_checkpoint,
     write_atomically,
 )
-from anyorder.training.config import Config, Corpus, Data, Distillation, Sizes, Stage, Tokens
+from anyorder.training.config import Config, Data, Distillation, ParallelText, Sizes, Stage, Tokens
 from anyorder.training.distill import distill
 from anyorder.training.run import export, train
 from anyorder.training.teachers import ENGINES, nearest, teacher
@@ -37,7 +37,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def config(*stages: Stage, **data: object) -> Config:
-    corpora = {"train": [Corpus(copy=300, seed=1)], "valid": [Corpus(copy=40, seed=2)]} | data
+    corpora = {"train": [ParallelText(copy=300, seed=1)], "valid": [ParallelText(copy=40, seed=2)]} | data
     sizes = Sizes(dim=16, layers=1, heads=2, ffn=32, positions=24)
     return Config("test", Data(languages=["a", "b"], **corpora), Tokens(300), sizes, list(stages))
 

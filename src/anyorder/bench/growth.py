@@ -39,7 +39,7 @@ def growth(model: Any, repeats: int, note: Note) -> list[Growth]:
         from anyorder.models.masked_translation import MaskedTranslation
 
         wide = replace(model.architecture, vocabulary=k)
-        return MaskedTranslation(wide, model.symbols, model.languages).eval().requires_grad_(False)
+        return MaskedTranslation(wide, model.special, model.languages).eval().requires_grad_(False)
 
     longest = model.architecture.positions - 2
     lengths = tuple(n for n in (7, 14, 28, 56, 112) if n <= longest)

@@ -55,7 +55,7 @@ def _features(model: Any, logits: Tensor, tokens: Tensor, ban: Sequence[int]) ->
 def paper_easy_first(
     model: Any, jobs: Sequence[Job], direction: tuple[int, int], ban: Sequence[int]
 ) -> list[list[int]]:
-    """One sentence and one length at a time; two full passes per step: one to choose the position, one for its symbol."""
+    """One sentence and one length at a time; two full passes per step: one for the position, one for its symbol."""
     out = []
     for job in jobs:
         context, tokens = _context(model, [job], direction), _blank(model, [job])

@@ -50,9 +50,9 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     lengths = translator.lengths[f"{origin}-{to}"].propose(sizes, LENGTHS)[0].tolist()
     jobs = [Job(e, length) for e, some in zip(encoded, lengths, strict=True) for length in some]
     text = [_opening(translator, asked, len(lines))]
-    rows: list[run.Row] = []
+    rows: list[run.Line] = []
     if asked.shipped:
-        here = run.Setting("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
+        here = run.Workbench("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
         rows += run.throughput(here, note) + run.latency(here, SINGLE, note)
     if asked.paper:
         rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)

@@ -28,7 +28,7 @@ Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Setting:
+class Workbench:
     """A model, what it is given to do, and how much of it the slow sides do."""
 
     name: str
@@ -42,7 +42,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Row:
+class Line:
     """A line of the table: how many times faster we are than a side."""
 
     setting: str
@@ -53,21 +53,21 @@ class Row:
     identical: str
 
 
-def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Setting:
+def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Workbench:
     """A randomly initialised model of the paper's size on the same lengths."""
     from anyorder.models.masked_translation import MaskedTranslation
     from anyorder.models.transformer import Architecture
-    from anyorder.models.translation import Symbols
+    from anyorder.models.translation import SpecialIds
 
     torch.manual_seed(0)
     vocabulary = 60_000
-    model = MaskedTranslation(Architecture(vocabulary, 1024, 6, 8, 4096), Symbols(), ("de", "en")).eval()
+    model = MaskedTranslation(Architecture(vocabulary, 1024, 6, 8, 4096), SpecialIds(), ("de", "en")).eval()
     model.requires_grad_(False)
     jobs = [Job(torch.randint(5, vocabulary, (len(j.source),)).tolist(), j.length) for j in sentences]
-    return Setting("paper's size", model, jobs, (0, 1), BAN, 2, repeats)
+    return Workbench("paper's size", model, jobs, (0, 1), BAN, 2, repeats)
 
 
-def workloads(s: Setting) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
+def workloads(s: Workbench) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
     """(name, our decoder, beam, the paper's loop, the full-logits loop) of each workload."""
     m, d, ban = s.model, s.direction, s.ban
     yield (
@@ -83,7 +83,7 @@ def workloads(s: Setting) -> Iterator[tuple[str, Decoder, int, Any, Any]]:
     yield f"beam {BEAM}", recipes.easy_first, BEAM, lambda jobs: plain.paper_beam(m, jobs, d, ban, BEAM), None
 
 
-def throughput(s: Setting, note: Note) -> list[Row]:
+def throughput(s: Workbench, note: Note) -> list[Line]:
     """All jobs in bulk (a beam: a fifth of them): ours, int8, the paper's way, a full-logits loop, and the limit.
 
     The slow sides do an even part of the jobs, and their time is scaled up.
@@ -121,7 +121,9 @@ def throughput(s: Setting, note: Note) -> list[Row]:
         rows += [_row(s.name, f"{name}, bulk", t, timings[0], expected.get(t.name)) for t in timings]
         note(f"{s.name}, {name}, the limit")
         bound = limit.seconds(limit.products(mine))
-        rows.append(Row(s.name, f"{name}, bulk", "the limit (matrix products)", bound, bound / timings[0].seconds, "—"))
+        rows.append(
+            Line(s.name, f"{name}, bulk", "the limit (matrix products)", bound, bound / timings[0].seconds, "—")
+        )
     return rows
 
 
@@ -132,14 +134,14 @@ def _in_batches(
     return [row for start in range(0, len(jobs), size) for row in run(jobs[start : start + size])]
 
 
-def _row(setting: str, workload: str, t: Timing, ours: Timing, expected: Any) -> Row:
+def _row(setting: str, workload: str, t: Timing, ours: Timing, expected: Any) -> Line:
     same = (
         "—" if expected is None else f"{sum(a == b for a, b in zip(t.output, expected, strict=True))}/{len(expected)}"
     )
-    return Row(setting, workload, t.name, t.seconds, t.over(ours), same)
+    return Line(setting, workload, t.name, t.seconds, t.over(ours), same)
 
 
-def latency(s: Setting, n: int, note: Note) -> list[Row]:
+def latency(s: Workbench, n: int, note: Note) -> list[Line]:
     """One job at a time: p50 and p95 of ours and of the other loops."""
     rows = []
     some = s.jobs[:: max(1, len(s.jobs) // n)]
@@ -153,13 +155,13 @@ def latency(s: Setting, n: int, note: Note) -> list[Row]:
         found = one_by_one({k: lambda i, run=run: run([some[i % len(some)]]) for k, run in sides.items()}, n)  # type: ignore[misc]
         for k, quantile in enumerate(("p50", "p95")):
             what = f"{name}, one at a time, {quantile}"
-            rows += [Row(s.name, what, side, q[k], q[k] / found["ours"][k], "—") for side, q in found.items()]
+            rows += [Line(s.name, what, side, q[k], q[k] / found["ours"][k], "—") for side, q in found.items()]
     return rows
 
 
 def autoregressive(
     translator: Any, ar: Any, sources: Sequence[str], to: str, note: Note
-) -> tuple[list[Row], dict[str, list[str]]]:
+) -> tuple[list[Line], dict[str, list[str]]]:
     """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside annealed T = 10.
 
     The rows, and what each side wrote.
@@ -194,7 +196,7 @@ def autoregressive(
         quantiles = one_by_one({name: lambda i, run=run: run([i % len(jobs)]) for name, run in runs.items()}, 50)  # type: ignore[misc]
         for k, quantile in enumerate(("p50", "p95")):
             what, first = f"a sentence each, one at a time, {quantile}", quantiles[ours][k]
-            rows += [Row("shipped", what, name, q[k], q[k] / first, "—") for name, q in quantiles.items()]
+            rows += [Line("shipped", what, name, q[k], q[k] / first, "—") for name, q in quantiles.items()]
     written: dict[str, list[str]] = {}
     for timing in timings:
         ids: list[list[int]] = [[] for _ in sentences]
@@ -208,7 +210,7 @@ def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[
     return engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[Line]) -> str:
     """One table; the ratio says how many times longer a side takes than ours (the limit: what part of ours it is)."""
     lines = ["| model | workload | side | seconds | × ours | identical |", "|---|---|---|---:|---:|---:|"]
     lines += [

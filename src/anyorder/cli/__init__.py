@@ -18,7 +18,16 @@ from anyorder.cli._errors import FAILURE, OURS, for_people
 from anyorder.cli._guard import guarded
 from anyorder.cli._terminal import drop_output, open_streams, visible
 
-FIRST = ("translate", "fill", "infill", "generate", "score", "models", "view")  # in the help; others follow by name
+FIRST = (
+    "translate",
+    "fill",
+    "infill",
+    "generate",
+    "score",
+    "map",
+    "models",
+    "view",
+)  # in the help; others follow by name
 
 
 def commands() -> list[str]:

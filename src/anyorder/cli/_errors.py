@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from anyorder.errors import AnyorderError, UsageError
+from anyorder.errors import AnyorderError, UsageError, raised_in
 
 FAILURE, USAGE, OURS = 1, 2, 70  # of the last kind there should be none: the message asks to report it
 
 
 def for_people(error: Exception) -> tuple[int, str]:
     """The exit code, and a sentence that says what, where, and what to do."""
-    raised = _raised_in(error)
+    raised = raised_in(error)
     if isinstance(error, AnyorderError):
         return USAGE if isinstance(error, UsageError) else FAILURE, str(error)
     if isinstance(error, OSError):
@@ -25,11 +25,3 @@ def for_people(error: Exception) -> tuple[int, str]:
         f"this is a mistake of anyorder's own, in {raised}: {type(error).__name__}: {error}\n"
         "Please report it, with the command; ANYORDER_TRACEBACK=1 shows more."
     )
-
-
-def _raised_in(error: Exception) -> str:
-    """The module that raised it."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else str(trace.tb_frame.f_globals.get("__name__", ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +13,7 @@ import typer
 
 from anyorder.cli._guard import WRITTEN
 from anyorder.cli._terminal import shown
+from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -138,6 +140,14 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 def steps_of(text: str | None) -> int | str | None:
     """A number of steps as a number; words as they are."""
     return int(text) if text is not None and text.isdecimal() else text
+
+
+def lengths_of(text: str) -> range:
+    """A number, or a range such as 2-6, of tokens."""
+    match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
+    if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
+        raise UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
 
 
 def make_plan(**options: Any) -> Plan:

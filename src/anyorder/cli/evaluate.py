@@ -16,7 +16,7 @@ from anyorder.files import write_whole
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
-    from anyorder.data.test_sets import Corpus
+    from anyorder.data.test_sets import EvalSet
 from anyorder.errors import UsageError
 
 
@@ -93,22 +93,24 @@ def evaluate(
 
 def _lines(
     data: Path | None, test_set: str, source: Path | None, reference: Path | None, direction: tuple[str, str]
-) -> tuple[Corpus, dict[int, str]]:
+) -> tuple[EvalSet, dict[int, str]]:
     """All lines of a test set, and what is wrong with some: {line, from 0: reason}."""
     from anyorder.data.read import read_aligned
-    from anyorder.data.test_sets import Corpus, load_corpus
+    from anyorder.data.test_sets import EvalSet, load_test_set
     from anyorder.errors import DataError
 
     if source is None or reference is None:
         assert data is not None
-        return load_corpus(data, test_set, "-".join(direction)), {}
+        return load_test_set(data, test_set, "-".join(direction)), {}
     lines = read_aligned(source, reference)
     if not lines.first:
         raise DataError(f"{source} is empty: there is nothing to evaluate")
-    return Corpus(source.name, *direction, lines.first, lines.second), lines.problems
+    return EvalSet(source.name, *direction, lines.first, lines.second), lines.problems
 
 
-def _say(corpus: Corpus, texts: list[str], problems: dict[int, str], cost: Cost, seconds: float, as_json: bool) -> None:
+def _say(
+    corpus: EvalSet, texts: list[str], problems: dict[int, str], cost: Cost, seconds: float, as_json: bool
+) -> None:
     """Scores of the lines that could be translated and have a reference; what of the others became is said too."""
     import json
     from dataclasses import asdict

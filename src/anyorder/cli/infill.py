@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
 from anyorder.cli import _options as o
-from anyorder.errors import UsageError
 
 
 def infill(
@@ -42,17 +40,10 @@ def infill(
         "temperature": temperature, "seed": seed,
     }  # fmt: skip
     o.make_plan(**options)
-    lengths = _lengths(length)
+    lengths = o.lengths_of(length)
     writer = o.open_writer(model, diffusion)
     for line in texts_or_lines(text):
         if not line.strip():
             continue
         for filling in writer.infill(line, lengths, n, **options):
             o.say(filling.text, filling.score, as_json, tokens=filling.tokens, logp=filling.logp, source=line)
-
-
-def _lengths(text: str) -> range:
-    match = re.fullmatch(r"(\d+)(?:\s*(?:-|\.\.)\s*(\d+))?", text.strip())
-    if match is None or not 1 <= int(match[1]) <= int(match[2] or match[1]):
-        raise UsageError(f"--length is a number or a range such as 2-6, from 1 up; got {text!r}")
-    return range(int(match[1]), int(match[2] or match[1]) + 1)

@@ -99,6 +99,7 @@ def translate(
     plan = o.make_plan(**given)
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
+    from anyorder.text.identity import identity
 
     translator = o.open_translator(model, int8, compiled)
     _check_direction(translator, to, source, plan)
@@ -110,27 +111,11 @@ def translate(
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
         settings = {**given, "to": to, "from": source, "int8": int8, "json": as_json, "trace": trace is not None}
-        run = {} if output is None else {**_identity(model, plan), **settings}
+        run = {} if output is None else {**identity(model, plan), **settings}
         job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
     watch.finish()
     if job.failed:
         raise typer.Exit(1)
-
-
-def _identity(model: str, plan: Plan) -> dict[str, str | None]:
-    """What made an output, beside its settings: this version, and what is in the model's files."""
-    from anyorder import __version__
-    from anyorder.files import digest
-    from anyorder.models import catalog
-
-    folder = catalog.locate(model)
-    assert folder is not None
-    parts = [folder.path]
-    if plan.choosing.rescore == "ar" and folder.beside is not None:
-        parts.append(folder.beside.path)
-    orders = [one.order for one in plan.writing.each]
-    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
-    return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}
 
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:

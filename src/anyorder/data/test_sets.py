@@ -15,7 +15,7 @@ NAMES = (*MULTI30K, *TATOEBA)
 
 
 @dataclass(frozen=True)
-class Corpus:
+class EvalSet:
     """Sentences to translate, with what they should become."""
 
     name: str
@@ -25,13 +25,13 @@ class Corpus:
     references: list[str]
     tokenised: list[str] | None = None  # lower-cased, normalised, Moses-tokenised references
 
-    def part(self, start: int, stop: int) -> Corpus:
+    def part(self, start: int, stop: int) -> EvalSet:
         """Sentences start … stop − 1."""
         cut = slice(start, stop)
         tokenised = None if self.tokenised is None else self.tokenised[cut]
         return replace(self, sources=self.sources[cut], references=self.references[cut], tokenised=tokenised)
 
-    def some(self, which: Sequence[int]) -> Corpus:
+    def some(self, which: Sequence[int]) -> EvalSet:
         """Only these sentences."""
         tokenised = None if self.tokenised is None else [self.tokenised[i] for i in which]
         sources, references = ([side[i] for i in which] for side in (self.sources, self.references))
@@ -41,7 +41,7 @@ class Corpus:
         return len(self.sources)
 
 
-def load_corpus(data: Path | str, name: str, direction: str) -> Corpus:
+def load_test_set(data: Path | str, name: str, direction: str) -> EvalSet:
     """The test set `name` in `direction` ("de-en") from a folder with multi30k/parallel, multi30k/tok and tatoeba."""
     data = Path(data)
     if name not in NAMES:
@@ -63,7 +63,7 @@ def load_corpus(data: Path | str, name: str, direction: str) -> Corpus:
         raise DataError(f"a test set must be whole, but {pairs.report}")
     if tokenised is not None and len(tokenised) != len(pairs.second):
         raise DataError(f"{len(tokenised)} tokenised references but {len(pairs.second)} plain ones of {name}")
-    return Corpus(name, source, target, pairs.first, pairs.second, tokenised)
+    return EvalSet(name, source, target, pairs.first, pairs.second, tokenised)
 
 
 def _found(folder: Path, name: str) -> Path:

@@ -23,7 +23,7 @@ from anyorder.text.plan import Plan
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
-    from anyorder.data.test_sets import Corpus
+    from anyorder.data.test_sets import EvalSet
     from anyorder.experiments.generations import Watch
     from anyorder.text.results import Hypothesis
     from anyorder.text.translator import Translator
@@ -195,7 +195,7 @@ def identify(model: str) -> dict[str, str]:
     return {name: hashlib.sha256(f.read_bytes()).hexdigest()[:16] for name, f in folder.files.items()}
 
 
-def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
+def run(job: Job, store: Store, translator: Translator, corpus: EvalSet) -> None:
     """Do a job and store what comes of it."""
     part = corpus.part(job.start, job.stop)
     if job.criterion == "written":
@@ -211,7 +211,7 @@ def run(job: Job, store: Store, translator: Translator, corpus: Corpus) -> None:
     store.write(store.of(job), {**content, "scores": scores, "spent": asdict(spent)})
 
 
-def decode(cell: Cell, translator: Translator, corpus: Corpus) -> tuple[list[list[Candidate]], Spent]:
+def decode(cell: Cell, translator: Translator, corpus: EvalSet) -> tuple[list[list[Candidate]], Spent]:
     """The candidates of each sentence: the best hypothesis of each length, order by order; polished, the one found."""
     model = _beside(translator) if cell.causal else translator
     to, source = corpus.target_language, corpus.source_language
@@ -250,7 +250,7 @@ def _spent(before: Cost, after: Cost, start: float) -> Spent:
 
 
 def rescore(
-    candidates: Sequence[Sequence[Candidate]], criterion: Criterion, translator: Translator, corpus: Corpus
+    candidates: Sequence[Sequence[Candidate]], criterion: Criterion, translator: Translator, corpus: EvalSet
 ) -> tuple[list[list[float]], Spent]:
     """Mean log p of each candidate, by the model itself or by the autoregressive one beside it."""
     model = _beside(translator) if criterion == "ar" else translator

@@ -14,7 +14,7 @@ from anyorder.errors import extra
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from anyorder.data.test_sets import Corpus
+    from anyorder.data.test_sets import EvalSet
 
 ORDER = 4  # n-grams up to this
 RESAMPLES = 1000
@@ -30,7 +30,7 @@ class Quality:
     tokenised: float | None  # BLEU on lower-cased Moses tokens, where such references exist
 
 
-def quality(hypotheses: Sequence[str], corpus: Corpus) -> Quality:
+def quality(hypotheses: Sequence[str], corpus: EvalSet) -> Quality:
     """All scores of translations of a corpus."""
     _aligned(hypotheses, corpus.references)
     tokenised = None

@@ -53,7 +53,7 @@ greater = Rule(_better)  # a is better than b
 
 
 def by_about(size: float) -> Rule:
-    """a is better than b, by about `size` BLEU: the 95 % interval of a − b has `size` in it and stays below twice it."""
+    """a is better than b, by about `size` BLEU: the 95 % interval of a − b contains `size` and stays below twice it."""
 
     def judge(d: Difference) -> str:
         if _better(d) != HOLDS:

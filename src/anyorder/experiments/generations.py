@@ -14,7 +14,7 @@ from anyorder.traces import trace as traces
 from anyorder.traces.trace import Trace
 
 if TYPE_CHECKING:
-    from anyorder.data.test_sets import Corpus
+    from anyorder.data.test_sets import EvalSet
     from anyorder.experiments.cells import Store
     from anyorder.text.translator import Translator
 
@@ -48,7 +48,7 @@ class Watched:
         return [position for step in self.trace.steps for position in step.positions]
 
 
-def watch(task: Watch, store: Store, translator: Translator, corpus: Corpus) -> None:
+def watch(task: Watch, store: Store, translator: Translator, corpus: EvalSet) -> None:
     """Do it and store what was seen."""
     part = corpus.part(task.start, task.stop)
     seen = []

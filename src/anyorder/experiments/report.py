@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anyorder.experiments.tables import Table
+from anyorder.experiments.tables import TextTable
 from anyorder.traces.pieces import pieces
 from anyorder.traces.trace import Trace, replay
 
@@ -41,7 +41,7 @@ class Text:
 class Shown:
     """A table; folded away where it is long."""
 
-    table: Table
+    table: TextTable
     folded: str | None = None  # what stands on the fold
 
 
@@ -115,13 +115,13 @@ def _markdown(block: Block) -> str:
     return f'<details markdown="1"><summary>{block.folded}</summary>\n\n{table}\n\n</details>'
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: TextTable) -> str:
     lines = [_line(table.header), _line(["---:" if _numeric(table, i) else "---" for i in range(len(table.header))])]
     lines += [_line(row) for row in table.rows]
     return "\n".join(lines) + (f"\n\n{table.caption}" if table.caption else "")
 
 
-def _numeric(table: Table, column: int) -> bool:
+def _numeric(table: TextTable, column: int) -> bool:
     """Are these cells numbers (to be aligned right), or words?"""
     return not any(re.search(r"[A-Za-z]{4}", row[column]) for row in table.rows)
 
@@ -167,7 +167,7 @@ def _paragraph(text: str) -> str:
     return f"<p>{_inline(text)}</p>"
 
 
-def _html_table(table: Table) -> str:
+def _html_table(table: TextTable) -> str:
     head = "".join(f"<th>{_inline(cell)}</th>" for cell in table.header)
     numeric = [_numeric(table, i) for i in range(len(table.header))]
     cells = ["".join(_cell(*pair) for pair in zip(row, numeric, strict=True)) for row in table.rows]

@@ -18,7 +18,7 @@ from anyorder.experiments.orders import Cluster, clusters, monotone_share
 from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Text, Viewer, markdown, page, steps_of
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, run_all
-from anyorder.experiments.tables import Table, title
+from anyorder.experiments.tables import TextTable, title
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
 
@@ -107,8 +107,8 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
         Heading("The paper's results, measured here", 1),
         Text(
             f"Model `{name}`, written by `{command}`, which caches every cell by its configuration.{state} "
-            "Every number has beside it what it cost: passes are canvases through the model per sentence, all its length "
-            "candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
+            "Every number has beside it what it cost: passes are canvases through the model per sentence, all its "
+            "length candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
             "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
         ),
         Text(sizes),
@@ -132,13 +132,13 @@ def _whole_sets(results: Results, scope: Scope) -> list[Block]:
     return [Heading("On whole test sets"), *map(Shown, more)] if more else []
 
 
-def _verdicts(judged: Sequence[Finding]) -> Table:
+def _verdicts(judged: Sequence[Finding]) -> TextTable:
     rows = [[f.number, f.claim, f"**{f.verdict}**", f.evidence] for f in judged]
-    return Table(["", "the paper's finding", "here", "because"], rows)
+    return TextTable(["", "the paper's finding", "here", "because"], rows)
 
 
-def _evidence(finding: Finding) -> Table:
-    return Table(["comparison", "Δ BLEU"], [list(row) for row in finding.rows])
+def _evidence(finding: Finding) -> TextTable:
+    return TextTable(["comparison", "Δ BLEU"], [list(row) for row in finding.rows])
 
 
 def _tables(results: Results, scope: Scope) -> list[Block]:
@@ -191,7 +191,7 @@ def _generations(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> li
     }
     shares = [[title(d), order, f"{monotone_share(some):.0%}"] for (d, order), some in seen.items()]
     out.append(Figure("orders", figures.orders(groups), "k-means of 10-dimensional generation orders, on val."))
-    out.append(Shown(Table(["", "order", "steps to the next position on the right"], shares)))
+    out.append(Shown(TextTable(["", "order", "steps to the next position on the right"], shares)))
     for (direction, order), found in groups.items():
         for cluster in found:
             name = f"{order}, {direction}: {cluster.name} ({cluster.share:.0%} of the generations)"
@@ -215,7 +215,7 @@ def _energy(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> list[Bl
         label = "energy − that of uniform"
         out.append(Figure("energy-difference", figures.energy(apart, label), "Below zero: likelier than uniform's."))
     last = [[name, *(f"{line[-1]:.1f}" for line in lines.values())] for name, lines in curves.items()]
-    out.append(Shown(Table(["at the end", *next(iter(curves.values()))], last)))
+    out.append(Shown(TextTable(["at the end", *next(iter(curves.values()))], last)))
     return out
 
 

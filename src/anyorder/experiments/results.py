@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
 from anyorder.experiments.evaluate import Difference, Quality, paired, quality, statistics
 
@@ -38,7 +38,7 @@ class Measured:
     """The translations of a row, how good they are, and what they cost per sentence."""
 
     row: Row
-    corpus: Corpus
+    corpus: EvalSet
     texts: list[str]
     spent: Spent
 
@@ -69,13 +69,13 @@ class Results:
 
     def __init__(self, store: Store, data: Path) -> None:
         self.store, self.data = store, data
-        self._corpora: dict[tuple[str, str], Corpus] = {}
+        self._corpora: dict[tuple[str, str], EvalSet] = {}
         self._measured: dict[tuple[Row, int], Measured] = {}
 
-    def corpus(self, cell: Cell) -> Corpus:
+    def corpus(self, cell: Cell) -> EvalSet:
         key = (cell.corpus, cell.direction)
         if key not in self._corpora:
-            self._corpora[key] = load_corpus(self.data, *key)
+            self._corpora[key] = load_test_set(self.data, *key)
         return self._corpora[key]
 
     def jobs(self, row: Row, sentences: int) -> list[Job]:

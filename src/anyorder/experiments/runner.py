@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -12,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyorder.data.test_sets import Corpus, load_corpus
+from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import Job, Store, run
 from anyorder.experiments.generations import Watch, watch
+from anyorder.models.machine import end_with_parent
 
 if TYPE_CHECKING:
     from anyorder.text.translator import Translator
@@ -47,11 +47,11 @@ class _Worker:
         torch.set_num_threads(1)
         self.setting = setting
         self.translator: Translator = load(setting.model, kind="translation")
-        self.corpora: dict[tuple[str, str], Corpus] = {}
+        self.corpora: dict[tuple[str, str], EvalSet] = {}
 
-    def corpus(self, name: str, direction: str) -> Corpus:
+    def corpus(self, name: str, direction: str) -> EvalSet:
         if (name, direction) not in self.corpora:
-            self.corpora[name, direction] = load_corpus(self.setting.data, name, direction)
+            self.corpora[name, direction] = load_test_set(self.setting.data, name, direction)
         return self.corpora[name, direction]
 
     def do(self, task: Task) -> None:
@@ -68,18 +68,6 @@ def _start(setting: Setting) -> None:
     global _worker
     end_with_parent()
     _worker = _Worker(setting)
-
-
-def end_with_parent() -> None:
-    """Let this process end when the one that started it does, even if that was killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def wait_for_end() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def _do(task: Task) -> None:

@@ -20,7 +20,7 @@ DETAILS = ("BLEU", "chrF", "tok. BLEU", "passes", "head rows", "Δ best", "p")
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Text in rows and columns, with what it says."""
 
     header: list[str]
@@ -39,7 +39,7 @@ def score(measured: Measured | None) -> str:
 # ---------------------------------------------------------------- with costs
 
 
-def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> Table:
+def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[str]) -> TextTable:
     """Every row with all scores, what it cost per sentence, and its difference from the best row with p.
 
     Rows are compared over the sentences that all of them have.
@@ -59,10 +59,10 @@ def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[s
         difference = None if m is best else results.compare([(m.row, best.row)], sentences)
         tail = ["best", ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
         out.append([*name, *cells, *tail])
-    return Table([*names, *DETAILS], out, f"{sentences} sentences.")
+    return TextTable([*names, *DETAILS], out, f"{sentences} sentences.")
 
 
-def headline(results: Results, scope: Scope, corpus: str) -> Table:
+def headline(results: Results, scope: Scope, corpus: str) -> TextTable:
     """Each row over as many of the sentences asked for as it has, beside the baseline's beam over the same ones."""
     rows = {direction: grid.headline(scope, corpus, direction) for direction in scope.directions}
     table = _beside_baseline(results, scope, corpus, rows, scope.headline)
@@ -73,7 +73,7 @@ def headline(results: Results, scope: Scope, corpus: str) -> Table:
     return table
 
 
-def whole(results: Results, scope: Scope, corpus: str) -> Table:
+def whole(results: Results, scope: Scope, corpus: str) -> TextTable:
     """The rows that have all sentences of a test set."""
     rows = {d: grid.whole(scope, corpus, d) for d in scope.directions}
     done = {d: {n: r for n, r in some.items() if results.complete(r)} for d, some in rows.items()}
@@ -82,7 +82,7 @@ def whole(results: Results, scope: Scope, corpus: str) -> Table:
 
 def _beside_baseline(
     results: Results, scope: Scope, corpus: str, rows: Mapping[str, Mapping[str, Row]], most: int
-) -> Table:
+) -> TextTable:
     """Rows by direction and name over at most that many sentences, each compared with the baseline's beam."""
     out = []
     for direction, some in rows.items():
@@ -103,7 +103,7 @@ def _beside_baseline(
             out.append([title(direction), name, str(sentences), *cells, *tail])
     beam = "greedy" if scope.quick else "beam 5"
     header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
-    return Table(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
+    return TextTable(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
 
 
 # ---------------------------------------------------------------- as in the paper
@@ -122,7 +122,7 @@ def linear_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
     return out
 
 
-def table1(results: Results, scope: Scope) -> Table:
+def table1(results: Results, scope: Scope) -> TextTable:
     """Linear time: BLEU by beam, steps and order."""
     out, counts = [], []
     for direction in scope.directions:
@@ -145,7 +145,7 @@ def table1(results: Results, scope: Scope) -> Table:
                 line.append(marks.get(key, "{}").format(text))
             out.append(line)
     header = ["", "b", "T", "Autoregressive", *(c.capitalize() for c in scope.columns)]
-    return Table(header, out, _caption(scope, counts))
+    return TextTable(header, out, _caption(scope, counts))
 
 
 def _alike(results: Results, rows: Mapping[Key, Row]) -> tuple[int, dict[Key, Measured | None]]:
@@ -163,7 +163,7 @@ def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> s
     return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
-def table2(results: Results, scope: Scope) -> Table:
+def table2(results: Results, scope: Scope) -> TextTable:
     """Length candidates."""
     out, counts = [], []
     for direction in scope.directions:
@@ -174,10 +174,10 @@ def table2(results: Results, scope: Scope) -> Table:
         out.append([title(direction), *(score(m) + passes[name] for name, m in found.items())])
     header = ["", "Gold", "1", "2", "3", "4"]
     many = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return Table(header, out, f"BLEU (passes per sentence) of easy-first on {scope.val}, {many} sentences.")
+    return TextTable(header, out, f"BLEU (passes per sentence) of easy-first on {scope.val}, {many} sentences.")
 
 
-def table3(results: Results, scope: Scope) -> Table:
+def table3(results: Results, scope: Scope) -> TextTable:
     """Constant time."""
     out, counts = [], []
     for direction in scope.directions:
@@ -191,7 +191,7 @@ def table3(results: Results, scope: Scope) -> Table:
                 texts = [score(found[k]) if k in found else "–" for k in keys]
                 marked = [marks.get(k, "{}").format(t) for k, t in zip(keys, texts, strict=True)]
                 out.append([title(direction), str(budget), count, *marked])
-    return Table(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
+    return TextTable(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
 
 
 def constant_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
@@ -228,7 +228,7 @@ def _caption(scope: Scope, counts: Iterable[int]) -> str:
     )
 
 
-def comparison(results: Results, scope: Scope) -> Table:
+def comparison(results: Results, scope: Scope) -> TextTable:
     """The appendix's table: published rows as given, ours below them."""
     out = [[name, *("–" if v is None else f"{v:.2f}" for v in values), "WMT'14"] for name, *values in COMPARISON]
     ours = {"AR, beam 4 (here)" if not scope.quick else "AR, greedy (here)": "ar"}
@@ -240,7 +240,7 @@ def comparison(results: Results, scope: Scope) -> Table:
     for name, what in ours.items():
         cells = [_ours(results, scope, direction, what) for direction in ("en-de", "de-en")]
         out.append([name, *cells, scope.main])
-    return Table(
+    return TextTable(
         ["Model", "En→De", "De→En", "Data"], out, "Least2most, L→1. Rows of different data cannot be compared."
     )
 
@@ -256,7 +256,7 @@ def _ours(results: Results, scope: Scope, direction: str, what: str) -> str:
     return "–" if row is None else score(results.measure(row, results.ready(row)))
 
 
-def criteria(results: Results, scope: Scope) -> Table:
+def criteria(results: Results, scope: Scope) -> TextTable:
     """Choosing among the length candidates by different criteria."""
     out = []
     for direction in scope.directions:
@@ -264,14 +264,14 @@ def criteria(results: Results, scope: Scope) -> Table:
         sentences = results.common(rows.values())
         out.append([title(direction), *(score(results.measure(row, sentences)) for row in rows.values())])
     header = ["", *grid.criteria(scope, scope.directions[0])]
-    return Table(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
+    return TextTable(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
 
 
 def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
     return {(name,): row for name, row in grid.frontier(scope, direction).items()}
 
 
-def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
+def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> TextTable:
     """Seconds of one thread a sentence, as measured while decoding: not part of the tables, as they never repeat."""
     out = []
     for row in dict.fromkeys(rows):
@@ -281,4 +281,4 @@ def timings(results: Results, scope: Scope, rows: Iterable[Row]) -> Table:
             how = [c.order, c.count or "", f"T={c.steps}", f"b={c.beam}", f"seed {c.seed}", row.criterion]
             out.append([c.corpus, title(c.direction), *how, str(len(m.texts)), f"{m.seconds:.3f}"])
     header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds per sentence"]
-    return Table(header, out, "CPU seconds of one thread.")
+    return TextTable(header, out, "CPU seconds of one thread.")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from anyorder.core.ragged import joined
 from anyorder.models.memory import Cache, Memory
 from anyorder.models.transformer import Architecture, Transformer, grow
-from anyorder.models.translation import Source, Symbols, check_length, delimited, language_rows
+from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 
 
 @dataclass
@@ -67,14 +67,14 @@ class Autoregressive(nn.Module):
 
     kind = "autoregressive"
 
-    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
-        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.architecture, self.special, self.languages = architecture, special, languages
         self.encoder = Transformer(architecture)
         self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
-        self.mask_id, self.pad_id, self.eos_id = symbols.mask, symbols.pad, symbols.eos
+        self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -82,7 +82,7 @@ class Autoregressive(nn.Module):
         grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> CausalContext:
-        tokens, real = delimited(source.tokens, self.symbols)
+        tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
         languages = language_rows(source.source_lang, len(tokens), tokens.device)
@@ -92,7 +92,7 @@ class Autoregressive(nn.Module):
 
     def shifted(self, tokens: Tensor) -> Tensor:
         """(N, L) → the decoder's inputs `</s> y_1 … y_{L−1}` (N, L)."""
-        return torch.cat([tokens.new_full((len(tokens), 1), self.symbols.eos), tokens[:, :-1]], 1)
+        return torch.cat([tokens.new_full((len(tokens), 1), self.special.eos), tokens[:, :-1]], 1)
 
     def states(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """Every state of a fully known target in one pass, no cache: (N, L) → (N, L, D)."""

@@ -11,7 +11,7 @@ from anyorder.models.memory import Memory
 from anyorder.models.transformer import Architecture, Columns, Transformer, grow
 from anyorder.models.translation import (
     Source,
-    Symbols,
+    SpecialIds,
     check_length,
     columns_of,
     delimited,
@@ -56,14 +56,14 @@ class ConditionalMasked(nn.Module):
 
     kind = "cmlm"
 
-    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
-        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.architecture, self.special, self.languages = architecture, special, languages
         self.encoder = Transformer(architecture)
         self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
-        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+        self.mask_id, self.pad_id = special.mask, special.pad
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -71,7 +71,7 @@ class ConditionalMasked(nn.Module):
         grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> EncodedContext:
-        tokens, real = delimited(source.tokens, self.symbols)
+        tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
         states = self.encoder(tokens, None, language_rows(source.source_lang, len(tokens), tokens.device), mask)
@@ -93,7 +93,7 @@ class ConditionalMasked(nn.Module):
         return self._states(context, tokens, columns)[n, slot]
 
     def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:
-        target, real = delimited(tokens, self.symbols, context.close)
+        target, real = delimited(tokens, self.special, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         mask = None if bool(real.all()) else real[:, None, None]
         states: Tensor = self.decoder(target, None, context.target_lang, mask, memory=context.memory, columns=columns)

@@ -9,7 +9,7 @@ from typing import Any
 from anyorder.errors import ModelError
 from anyorder.files import whole_folder
 from anyorder.models.folder import ModelFolder
-from anyorder.models.lengths import Table, count_lengths
+from anyorder.models.lengths import LengthCounts, count_lengths
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
 
 END = "</w>"  # closes a word in BPE codes; XLM's dictionary marks the other subwords instead, with @@
@@ -57,7 +57,7 @@ def xlm_tokenizer(read: XlmCheckpoint, codes: Path) -> Any:
         raise ModelError(
             f"{codes}: only {known} of {len(merges)} merges are in the checkpoint's dictionary: not its BPE"
         )
-    unknown = read.words[read.symbols.unk]
+    unknown = read.words[read.special.unk]
     inner = Tokenizer(models.BPE(vocabulary, merges, unk_token=unknown, end_of_word_suffix=END))
     if not any(letter.isupper() for word in read.words for letter in word):
         inner.normalizer = normalizers.Lowercase()
@@ -95,7 +95,7 @@ def _closed(word: str) -> str:
     return word[:-2] if word.endswith("@@") else word + END
 
 
-def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Sequence[str], Sequence[str]]) -> dict[str, Table]:
+def _lengths(read: XlmCheckpoint, tokenizer: Any, text: tuple[Sequence[str], Sequence[str]]) -> dict[str, LengthCounts]:
     sides = zip(text, read.languages, strict=True)
     first, second = (tokenizer.encode(lines, language) for lines, language in sides)
     both = [(len(a), len(b)) for a, b in zip(first, second, strict=True) if a and b]

@@ -20,12 +20,12 @@ def to_hugging_face(model: Any, direction: tuple[int, int]) -> Any:
     """
     from transformers import BartConfig, BartForConditionalGeneration, MBartConfig, MBartForConditionalGeneration
 
-    a, symbols = model.architecture, model.symbols
+    a, special = model.architecture, model.special
     sizes = dict(
         vocab_size=a.vocabulary, d_model=a.dim, encoder_layers=a.layers, decoder_layers=a.decoder.layers,
         encoder_attention_heads=a.heads, decoder_attention_heads=a.heads, encoder_ffn_dim=a.ffn, decoder_ffn_dim=a.ffn,
-        max_position_embeddings=a.positions, dropout=0.0, scale_embedding=False, bos_token_id=symbols.bos,
-        eos_token_id=symbols.eos, pad_token_id=symbols.pad, decoder_start_token_id=symbols.eos,
+        max_position_embeddings=a.positions, dropout=0.0, scale_embedding=False, bos_token_id=special.bos,
+        eos_token_id=special.eos, pad_token_id=special.pad, decoder_start_token_id=special.eos,
         activation_function="gelu" if a.gelu == "erf" else "gelu_pytorch_tanh", forced_eos_token_id=None,
     )  # fmt: skip
     post = a.norm == "post"
@@ -81,9 +81,9 @@ def _copy_attention(to: Any, fused: Any, out: Any) -> None:
     _copy(to.out_proj, out)
 
 
-def delimited(sources: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
+def delimited_rows(sources: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Tensor]:
     """`</s> source </s>` rows (N, S+2) padded, and their attention mask."""
-    eos, pad = model.symbols.eos, model.symbols.pad
+    eos, pad = model.special.eos, model.special.pad
     width = max(len(s) for s in sources) + 2
     rows = torch.tensor([[eos, *s, eos] + [pad] * (width - 2 - len(s)) for s in sources])
     return rows, (rows != pad).long()
@@ -91,8 +91,8 @@ def delimited(sources: Sequence[Sequence[int]], model: Any) -> tuple[Tensor, Ten
 
 def generate(hf: Any, model: Any, sources: Sequence[Sequence[int]], beam: int = 1) -> list[list[int]]:
     """Hugging Face `generate` on a batch."""
-    rows, mask = delimited(sources, model)
-    s, longest = model.symbols, min(2 * rows.shape[1], model.architecture.positions - 2)
+    rows, mask = delimited_rows(sources, model)
+    s, longest = model.special, min(2 * rows.shape[1], model.architecture.positions - 2)
     with torch.inference_mode():
         out = hf.generate(
             input_ids=rows, attention_mask=mask, num_beams=beam, do_sample=False, max_new_tokens=longest,
@@ -144,7 +144,7 @@ def ctranslate2_candidates(
     translator: Any, model: Any, tokens: Sequence[str], sources: Sequence[Sequence[int]], beam: int = 1, n: int = 1
 ) -> list[list[list[int]]]:
     """The n best translations of each source."""
-    s = model.symbols
+    s = model.special
     index = {token: i for i, token in enumerate(tokens)}
     rows = [[tokens[t] for t in (s.eos, *source, s.eos)] for source in sources]
     out = translator.translate_batch(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anyorder.core import Length, Order
-    from anyorder.models.lengths import Table
+    from anyorder.models.lengths import LengthCounts
     from anyorder.models.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS, TOKENIZER = PARTS = ("config.json", "model.safetensors", "tokenizer.json")  # no model without them
@@ -170,7 +170,7 @@ class ModelFolder:
         half: bool = False,  # as float16
         weights: dict[str, Tensor] | None = None,  # instead of the model's own
         tokenizer: Tokenizer | None = None,
-        lengths: Mapping[str, Table] | None = None,
+        lengths: Mapping[str, LengthCounts] | None = None,
         story: Mapping[str, Any] | None = None,
     ) -> None:
         """Write a model, and what is given of the rest; the weights appear whole or not at all."""

@@ -9,12 +9,12 @@ import torch
 
 from anyorder.core import Counts, Length
 
-Table = dict[str, dict[str, int]]  # source length → target length → how often
+LengthCounts = dict[str, dict[str, int]]  # source length → target length → how often
 
 
-def count_lengths(pairs: Iterable[tuple[int, int]]) -> Table:
+def count_lengths(pairs: Iterable[tuple[int, int]]) -> LengthCounts:
     """How often each (source length, target length) occurs."""
-    table: Table = {}
+    table: LengthCounts = {}
     for (s, t), n in sorted(Counter(pairs).items()):
         table.setdefault(str(s), {})[str(t)] = n
     return table

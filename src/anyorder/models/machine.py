@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import multiprocessing
+import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -30,6 +33,18 @@ def side_by_side(work: Callable[[Part], Done], parts: Sequence[Part]) -> Iterato
     finally:
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)  # a part of the setting is the process's, not the thread's
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that started it does, even if that was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def wait_for_end() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=wait_for_end, daemon=True).start()
 
 
 def keep_freed_memory() -> None:

@@ -11,7 +11,7 @@ from anyorder.core.ragged import joined, used
 from anyorder.models.transformer import Architecture, Columns, Transformer
 from anyorder.models.translation import (
     Source,
-    Symbols,
+    SpecialIds,
     check_length,
     columns_of,
     delimited,
@@ -56,14 +56,14 @@ class MaskedTranslation(nn.Module):
 
     kind = "masked-translation"
 
-    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
-        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.architecture, self.special, self.languages = architecture, special, languages
         self.transformer = Transformer(architecture)
-        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+        self.mask_id, self.pad_id = special.mask, special.pad
 
     def encode(self, source: Source) -> JointContext:
-        tokens, real = delimited(source.tokens, self.symbols)
+        tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         n, device = len(tokens), tokens.device
         embedded = self.transformer.embed(tokens, None, language_rows(source.source_lang, n, device))
@@ -80,7 +80,7 @@ class MaskedTranslation(nn.Module):
 
     def states(self, context: JointContext, tokens: Tensor, columns: Columns = None) -> Tensor:
         """States of the whole canvas, delimiters included, (N, S+2+L+2, D), or of some of its columns."""
-        target, real = delimited(tokens, self.symbols, context.close)
+        target, real = delimited(tokens, self.special, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         visible = torch.cat([context.real, real], 1)  # (N, S+2+L+2)
         mask = None if bool(visible.all()) else visible[:, None, None]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.models.transformer import Architecture, Transformer
-from anyorder.models.translation import Symbols, check_length, language_rows
+from anyorder.models.translation import SpecialIds, check_length, language_rows
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class PretrainedLM(nn.Module):
 
     kind = "masked-lm"
 
-    def __init__(self, architecture: Architecture, symbols: Symbols, languages: tuple[str, ...]) -> None:
+    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
-        self.architecture, self.symbols, self.languages = architecture, symbols, languages
+        self.architecture, self.special, self.languages = architecture, special, languages
         self.transformer = Transformer(architecture)
-        self.mask_id, self.pad_id = symbols.mask, symbols.pad
+        self.mask_id, self.pad_id = special.mask, special.pad
 
     def encode(self, source: Tensor) -> LanguageContext:
         """`source` (N,) int64: an index into `languages` for each row."""

@@ -25,7 +25,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Symbols:
+class SpecialIds:
     """The ids that a model treats specially."""
 
     bos: int = 0
@@ -42,12 +42,12 @@ def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Te
     return language.to(device).view(rows, 1)
 
 
-def delimited(tokens: Tensor, symbols: Symbols, close: bool = True) -> tuple[Tensor, Tensor]:
+def delimited(tokens: Tensor, special: SpecialIds, close: bool = True) -> tuple[Tensor, Tensor]:
     """(N, L) padded at row ends → `</s> tokens </s>` (N, L+2) padded likewise, and which of it is real, bool."""
-    out = F.pad(F.pad(tokens, (1, 0), value=symbols.eos), (0, 1), value=symbols.pad)
+    out = F.pad(F.pad(tokens, (1, 0), value=special.eos), (0, 1), value=special.pad)
     if close:
-        out.scatter_(1, out.ne(symbols.pad).sum(1, keepdim=True), symbols.eos)
-    return out, out.ne(symbols.pad)
+        out.scatter_(1, out.ne(special.pad).sum(1, keepdim=True), special.eos)
+    return out, out.ne(special.pad)
 
 
 def same_end(close: Iterable[bool]) -> bool:

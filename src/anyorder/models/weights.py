@@ -27,15 +27,15 @@ def classes() -> dict[str, Any]:
 def build(config: dict[str, Any]) -> nn.Module:
     """A model with fresh weights from the content of config.json."""
     from anyorder.models.transformer import Architecture
-    from anyorder.models.translation import Symbols
+    from anyorder.models.translation import SpecialIds
 
     kinds = classes()
     if config.get("kind") not in kinds:
         raise ModelError(f"unknown kind of model {config.get('kind')!r}: this version knows {', '.join(kinds)}")
     try:
         architecture = Architecture(**config["architecture"])
-        symbols = Symbols(**{field.name: config[f"{field.name}_id"] for field in fields(Symbols)})
-        model: nn.Module = kinds[config["kind"]](architecture, symbols, tuple(config["languages"]))
+        special = SpecialIds(**{field.name: config[f"{field.name}_id"] for field in fields(SpecialIds)})
+        model: nn.Module = kinds[config["kind"]](architecture, special, tuple(config["languages"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
     return model
@@ -43,7 +43,7 @@ def build(config: dict[str, Any]) -> nn.Module:
 
 def config_of(model: Any) -> dict[str, Any]:
     """The content of config.json."""
-    ids = {f"{name}_id": value for name, value in asdict(model.symbols).items()}
+    ids = {f"{name}_id": value for name, value in asdict(model.special).items()}
     architecture = asdict(model.architecture)
     return {
         "format": FORMAT, "kind": model.kind, "architecture": architecture, "languages": list(model.languages), **ids

@@ -14,7 +14,7 @@ from torch import Tensor
 from anyorder.errors import ModelError, first_line
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class XlmCheckpoint:
 
     weights: dict[str, Tensor]  # XLM's names
     architecture: Architecture
-    symbols: Symbols
+    special: SpecialIds
     languages: tuple[str, ...]
     words: tuple[str, ...]  # by id
 
@@ -43,7 +43,7 @@ def read_xlm(path: str | Path) -> XlmCheckpoint:
         architecture = _architecture(weights, sizes, len(languages))
         language_embeddings = len(languages) > 1 and bool(params.get("use_lang_emb", True))
         _check_tensors(weights, _expected(architecture, language_embeddings))
-        return XlmCheckpoint(weights, architecture, _symbols(params, len(words)), languages, words)
+        return XlmCheckpoint(weights, architecture, _special(params, len(words)), languages, words)
     except ModelError as error:
         raise ModelError(f"{path}: {error}") from None
 
@@ -55,7 +55,7 @@ def load_xlm(path: str | Path) -> MaskedTranslation:
 
 def build_xlm(checkpoint: XlmCheckpoint) -> MaskedTranslation:
     """A model of ours with a checkpoint's weights."""
-    model = MaskedTranslation(checkpoint.architecture, checkpoint.symbols, checkpoint.languages)
+    model = MaskedTranslation(checkpoint.architecture, checkpoint.special, checkpoint.languages)
     model.load_state_dict(to_ours(checkpoint))
     return model.eval().requires_grad_(False)
 
@@ -126,13 +126,13 @@ def _languages(params: Mapping[Any, Any]) -> tuple[str, ...]:
     return tuple(names[i] for i in range(count))
 
 
-def _symbols(params: Mapping[Any, Any], words: int) -> Symbols:
+def _special(params: Mapping[Any, Any], words: int) -> SpecialIds:
     names = ("bos", "eos", "pad", "unk", "mask")
     ids = {name: _integer(params, f"{name}_index", least=0) for name in names}
     for name, i in ids.items():
         if i >= words:
             raise ModelError(f"params['{name}_index'] is {i}, beyond the {words} words")
-    return Symbols(**ids)
+    return SpecialIds(**ids)
 
 
 def _check_supported(params: Mapping[Any, Any]) -> None:

@@ -69,7 +69,7 @@ class Generator:
         """Symbols that are no text."""
         if hasattr(self.model, "special_ids"):
             return tuple(self.model.special_ids)
-        s = self.model.symbols
+        s = self.model.special
         ban = {s.bos, s.pad, s.unk, s.mask, *getattr(self.model, "banned", ())}
         return tuple(ban if self.causal else ban | {s.eos})
 
@@ -204,7 +204,7 @@ class Generator:
         if self.causal:
             _check_causal(plan, self.name)
             return replace(
-                recipes.autoregressive(0, self.model.symbols.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
+                recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )
         if plan.writing.order == "learned" and self.learned is None:
             raise PlanError(f"{self.name} has no learned order for {self.way}: train one, or use easy-first")
@@ -212,7 +212,7 @@ class Generator:
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""
-        skip = () if self.direction is None else (self.model.pad_id, self.model.symbols.eos)
+        skip = () if self.direction is None else (self.model.pad_id, self.model.special.eos)
         where, sums = alive(found), found.logp.sum(-1)
         each: list[Hypothesis] = []
         for n, k in where:
@@ -246,7 +246,7 @@ class Generator:
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""
-        ends = [self.model.symbols.eos] if self.causal else []
+        ends = [self.model.special.eos] if self.causal else []
         usable = [i for i, (_, target) in enumerate(pairs) if target or ends]
         wholes = [Whole(pairs[i][0], [*pairs[i][1], *ends], 0, len(pairs[i][1]) + len(ends)) for i in usable]
         out = [0.0] * len(pairs)

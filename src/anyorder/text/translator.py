@@ -230,5 +230,5 @@ class Translator:
         return tuple(None if i == self.model.mask_id else self.tokenizer.tokens([i])[0] for i in kept)
 
     def _text(self, ids: Tensor, language: str) -> str:
-        skip = (self.model.pad_id, self.model.mask_id, self.model.symbols.eos)
+        skip = (self.model.pad_id, self.model.mask_id, self.model.special.eos)
         return str(self.tokenizer.decode([[i for i in ids.tolist() if i not in skip]], language)[0])

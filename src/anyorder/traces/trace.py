@@ -22,7 +22,7 @@ from anyorder.errors import DataError
 
 VERSION = 1
 EDITS = ("replace", "insert")
-Canvas = list[str | None]  # token strings, None where masked
+Tokens = list[str | None]  # token strings, None where masked
 
 
 class TraceError(DataError):
@@ -48,9 +48,9 @@ class Trace:
     """One generation G: the canvas it began with, its steps, what came out and what it cost."""
 
     recipe: str
-    canvas: Canvas
+    canvas: Tokens
     steps: list[TraceStep]
-    tokens: Canvas
+    tokens: Tokens
     score: float
     forwards: int
     head_rows: int
@@ -67,7 +67,7 @@ class Trace:
         return len(self.tokens)
 
 
-def replay(trace: Trace) -> list[Canvas]:
+def replay(trace: Trace) -> list[Tokens]:
     """The canvases Y^0 … Y^T: before the first step, then after each one."""
     canvases = [list(trace.canvas)]
     for step in trace.steps:
@@ -75,7 +75,7 @@ def replay(trace: Trace) -> list[Canvas]:
     return canvases
 
 
-def apply(canvas: Canvas, step: TraceStep, edit: str) -> Canvas:
+def apply(canvas: Tokens, step: TraceStep, edit: str) -> Tokens:
     """Y^{t+1} from Y^t. Raises ValueError if the step does not fit the canvas."""
     n, positions = len(canvas), step.positions
     for name, values in (("tokens", step.tokens), ("ids", step.ids), ("logp", step.logp)):
@@ -158,7 +158,7 @@ def _number(logp: float | None) -> float:
     return -math.inf if logp is None else float(logp)
 
 
-def _check_end(canvas: Canvas, tokens: Canvas) -> None:
+def _check_end(canvas: Tokens, tokens: Tokens) -> None:
     if canvas != tokens:
         at = next((i for i, (a, b) in enumerate(zip(canvas, tokens, strict=False)) if a != b), None)
         where = f"{len(canvas)} tokens, not {len(tokens)}" if at is None else f"{canvas[at]!r} at position {at}"
@@ -195,7 +195,7 @@ def _read(lines: Iterable[str], name: str) -> list[Trace]:
     traces: list[Trace] = []
     head: dict[str, Any] | None = None
     steps: list[TraceStep] = []
-    canvas: Canvas = []
+    canvas: Tokens = []
     number = 0
     try:
         for number, line in enumerate(lines, 1):  # noqa: B007 (the errors below name it)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-def batches(
+def one_epoch(
     sizes: Tensor,  # (N,) the tokens that example i costs
     keys: Tensor,  # (N,) int64: examples are bucketed by this
     budget: int,  # tokens per batch, padding included
@@ -39,7 +39,7 @@ def epochs(
         raise ValueError("there is nothing to train on: no example is left")
     epoch, first = start
     while True:
-        cuts = batches(sizes, keys, budget, torch.Generator().manual_seed(seed * 1_000_003 + epoch), sentences)
+        cuts = one_epoch(sizes, keys, budget, torch.Generator().manual_seed(seed * 1_000_003 + epoch), sentences)
         for i in range(first, len(cuts)):
             yield epoch, i, cuts[i]
         epoch, first = epoch + 1, 0

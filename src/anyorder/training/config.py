@@ -16,7 +16,7 @@ class ConfigError(AnyorderError):
 
 
 @dataclass(frozen=True)
-class Corpus:
+class ParallelText:
     """Parallel text: two files, one TSV file, a dataset of the Hugging Face hub, or made-up sequences to copy."""
 
     files: list[str] = field(default_factory=list)  # [first language, second language]
@@ -33,8 +33,8 @@ class Corpus:
 class Data:
     """What is trained on. Paths are relative to `root`."""
 
-    train: list[Corpus]
-    valid: list[Corpus]
+    train: list[ParallelText]
+    valid: list[ParallelText]
     languages: list[str]
     root: str = "."
     monolingual: dict[str, list[str]] = field(default_factory=dict)  # language → files

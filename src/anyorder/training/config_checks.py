@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from anyorder.files import plain_name
-from anyorder.training.config import Config, ConfigError, Corpus, Distillation, Sizes, Stage
+from anyorder.training.config import Config, ConfigError, Distillation, ParallelText, Sizes, Stage
 
 LEAST_VOCABULARY = 261  # special symbols and bytes
 ENGINES = ("anyorder", "ctranslate2")  # of distillation
@@ -60,7 +60,7 @@ def _must(right: object, message: str) -> None:
         raise ConfigError(message)
 
 
-def _check_corpus(corpus: Corpus, where: str) -> None:
+def _check_corpus(corpus: ParallelText, where: str) -> None:
     given = [bool(corpus.files), bool(corpus.tsv), bool(corpus.hub), bool(corpus.copy)]
     _must(sum(given) == 1, f"{where}: give one of files, tsv, hub and copy")
     _must(not corpus.files or len(corpus.files) == 2, f"{where}: files must be two, one a language, not {corpus.files}")

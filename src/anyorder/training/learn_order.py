@@ -17,7 +17,7 @@ from anyorder.files import plain_name
 from anyorder.models.policy import Policy, check_width
 from anyorder.text.writer import Writer
 from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
-from anyorder.training.config import ConfigError, Corpus, Data, build
+from anyorder.training.config import ConfigError, Data, ParallelText, build
 from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
@@ -84,7 +84,7 @@ def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
     source, _, target = config.direction.partition("-")
     direction = model.direction(target, source)
 
-    def pairs(corpora: Sequence[Corpus]) -> tuple[list[str], list[str]]:
+    def pairs(corpora: Sequence[ParallelText]) -> tuple[list[str], list[str]]:
         read = [read_pairs(corpus, data) for corpus in corpora]
         first, second = [x for r in read for x in r.first], [x for r in read for x in r.second]
         return (first, second) if list(direction) == data.languages else (second, first)

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from anyorder.data.ragged import Ragged
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 
 
 @dataclass(frozen=True)
-class Canvas:
+class Filled:
     """Rows `</s> x </s>` or `</s> x </s> </s> y </s>`, packed to the left, padding only at the end."""
 
     tokens: Tensor  # (B, W) int64
@@ -22,13 +22,13 @@ class Canvas:
     visible: Tensor | None  # (B, 1, 1, W) bool, None when nothing is padding
 
 
-def canvas(sides: list[tuple[Ragged, Tensor, int]], symbols: Symbols) -> Canvas:
+def canvas(sides: list[tuple[Ragged, Tensor, int]], special: SpecialIds) -> Filled:
     """Put `rows` (B,) of one or two texts, each with its language, beside each other."""
     lengths = torch.stack([text.lengths[rows] for text, rows, _ in sides])  # (K, B)
     total = (lengths + 2).sum(0)
     width = int(total.max())
     column = torch.arange(width)
-    tokens = torch.full((lengths.shape[1], width), symbols.pad)
+    tokens = torch.full((lengths.shape[1], width), special.pad)
     positions, languages = torch.zeros_like(tokens), torch.zeros_like(tokens)
     side = torch.full_like(tokens, -1)
     begin = torch.zeros(lengths.shape[1], 1, dtype=torch.int64)
@@ -38,13 +38,13 @@ def canvas(sides: list[tuple[Ragged, Tensor, int]], symbols: Symbols) -> Canvas:
         mine = (at >= 0) & (at < length + 2)
         inner = (at >= 1) & (at <= length)
         index = (text.starts[rows, None] + at - 1).clamp(0, len(text.flat) - 1)
-        tokens = torch.where(inner, text.flat[index].long(), torch.where(mine, symbols.eos, tokens))
+        tokens = torch.where(inner, text.flat[index].long(), torch.where(mine, special.eos, tokens))
         positions = torch.where(mine, at, positions)
         languages = torch.where(mine, language, languages)
         side = torch.where(inner, k, side)
         begin = begin + length + 2
     real = column < total[:, None]
-    return Canvas(tokens, positions, languages, side, None if bool(real.all()) else real[:, None, None])
+    return Filled(tokens, positions, languages, side, None if bool(real.all()) else real[:, None, None])
 
 
 def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator, last: float = 0.0) -> Tensor:
@@ -77,16 +77,16 @@ class Corruption:
     check: float = 0.0  # share of a copy's visible symbols that are predicted too, so that wrong ones can be mended
 
     def __call__(
-        self, tokens: Tensor, candidates: Tensor, symbols: Symbols, vocabulary: int, generator: torch.Generator
+        self, tokens: Tensor, candidates: Tensor, special: SpecialIds, vocabulary: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """The corrupted tokens, and where the loss is taken (B, W) bool."""
         rows = len(tokens)
         u = torch.rand(1 if self.per_batch else rows, generator=generator).expand(rows)
         chosen = choose(candidates, self.low + (self.high - self.low) * u, generator, self.last)
-        new = torch.full_like(tokens, symbols.mask)
+        new = torch.full_like(tokens, special.mask)
         if self.bert:
             kind = torch.rand(tokens.shape, generator=generator)
-            anything = torch.randint(symbols.mask + 1, vocabulary, tokens.shape, generator=generator)
+            anything = torch.randint(special.mask + 1, vocabulary, tokens.shape, generator=generator)
             new = torch.where(kind < 0.8, new, torch.where(kind < 0.9, anything, tokens))
         return torch.where(chosen, new, tokens), chosen
 

@@ -17,7 +17,7 @@ from anyorder.models.translation import Source, columns_of
 from anyorder.training.cross_entropy import output_loss
 from anyorder.training.masking import Corruption, canvas
 
-Batch = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor
+Tensors = dict[str, Tensor]  # "count" is the number of predicted symbols, a 0-dimensional tensor
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Objective(Protocol):
     sizes: Tensor  # (N,) tokens that an example costs
     keys: Tensor  # (N,) examples with like keys are batched together
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch: ...
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors: ...
 
     def __call__(self, **batch: Tensor) -> Tensor: ...
 
@@ -61,18 +61,18 @@ class _Objective(nn.Module, ABC):
         return output_loss(states, output.embeddings.weight, output.proj_bias, targets, smoothing)
 
 
-class MaskedLM(_Objective):
+class MaskedLMObjective(_Objective):
     """Masked symbols of single sentences in either language."""
 
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
         sizes = corpus.first.lengths + 2
         return sizes, sizes
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
         assert corpus.language is not None
-        c = canvas([(corpus.first, rows, 0)], self.model.symbols)
+        c = canvas([(corpus.first, rows, 0)], self.model.special)
         tokens, chosen = self.corruption(
-            c.tokens, c.sides == 0, self.model.symbols, self.model.architecture.vocabulary, generator
+            c.tokens, c.sides == 0, self.model.special, self.model.architecture.vocabulary, generator
         )
         languages = corpus.language[rows][:, None].expand_as(tokens)
         return _masked_batch(c.tokens, tokens, chosen, c.positions, languages, c.visible)
@@ -84,7 +84,7 @@ class MaskedLM(_Objective):
         return self.loss(self.model.transformer, states[n, slot], b["targets"])[0]
 
 
-class MaskedTranslation(MaskedLM):
+class MaskedTranslationObjective(MaskedLMObjective):
     """Two sentences beside each other; one side, picked at random, is masked at a uniform ratio."""
 
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
@@ -92,21 +92,21 @@ class MaskedTranslation(MaskedLM):
         sizes = corpus.first.lengths + corpus.second.lengths + 4
         return sizes, sizes
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
         assert corpus.second is not None
-        c = canvas([(corpus.first, rows, 0), (corpus.second, rows, 1)], self.model.symbols)
+        c = canvas([(corpus.first, rows, 0), (corpus.second, rows, 1)], self.model.special)
         side = torch.randint(0, 2, (len(rows), 1), generator=generator)
         if corpus.target is not None:
             side = corpus.target[rows][:, None]
         tokens, chosen = self.corruption(
-            c.tokens, c.sides == side, self.model.symbols, self.model.architecture.vocabulary, generator
+            c.tokens, c.sides == side, self.model.special, self.model.architecture.vocabulary, generator
         )
         return _masked_batch(c.tokens, tokens, chosen, c.positions, c.languages, c.visible)
 
 
 def _masked_batch(
     original: Tensor, tokens: Tensor, chosen: Tensor, positions: Tensor, languages: Tensor, visible: Tensor | None
-) -> Batch:
+) -> Tensors:
     batch = {"tokens": tokens, "chosen": chosen, "targets": original[chosen]}
     batch |= {"positions": positions, "languages": languages, "count": chosen.sum()}
     return batch if visible is None else batch | {"visible": visible}
@@ -143,13 +143,13 @@ class _Directed(_Objective):
         return source, target[:, : int(lengths.max())], lengths, backwards.long()
 
 
-class Autoregressive(_Directed):
+class AutoregressiveObjective(_Directed):
     """Each symbol from those before it, and </s> at the end."""
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
         source, target, lengths, direction = self.sides(corpus, rows)
         target = F.pad(target, (0, 1), value=self.model.pad_id)
-        target.scatter_(1, lengths[:, None], self.model.symbols.eos)
+        target.scatter_(1, lengths[:, None], self.model.special.eos)
         return {"source": source, "target": target, "direction": direction, "count": (lengths + 1).sum()}
 
     def forward(self, **b: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Autoregressive(_Directed):
         return self.loss(self.model.decoder, self.model.states(context, b["target"])[real], b["target"][real])[0]
 
 
-class ConditionalMasked(_Directed):
+class ConditionalMaskedObjective(_Directed):
     """Masked symbols of the target given the encoded source, and the target's length.
 
     The source is encoded once for several masked copies of its target. From the second copy on, a share of them shows
@@ -178,12 +178,12 @@ class ConditionalMasked(_Directed):
             return sizes + more * torch.where(corpus.target == 1, b, a), keys
         return sizes + more * torch.cat([b, a]), keys
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Batch:
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
         source, target, lengths, direction = self.sides(corpus, rows)
         model, corruption, real = self.model, self.corruption, target.ne(self.model.pad_id)
         copies = []
         for _ in range(corruption.copies):
-            tokens, masked = corruption(target, real, model.symbols, model.architecture.vocabulary, generator)
+            tokens, masked = corruption(target, real, model.special, model.architecture.vocabulary, generator)
             copies.append((tokens, masked | corruption.checked(real & ~masked, generator)))
         tokens, chosen = (torch.stack(part) for part in zip(*copies, strict=True))  # (K, B, L)
         own = torch.rand(len(copies), len(target), 1, generator=generator) < corruption.own
@@ -210,8 +210,8 @@ class ConditionalMasked(_Directed):
 
 
 OBJECTIVES: dict[str, Callable[[Any, Corpus, float, Corruption], _Objective]] = {
-    "masked-lm": MaskedLM,
-    "masked-translation": MaskedTranslation,
-    "autoregressive": Autoregressive,
-    "cmlm": ConditionalMasked,
+    "masked-lm": MaskedLMObjective,
+    "masked-translation": MaskedTranslationObjective,
+    "autoregressive": AutoregressiveObjective,
+    "cmlm": ConditionalMaskedObjective,
 }

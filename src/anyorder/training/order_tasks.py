@@ -43,7 +43,7 @@ class TranslationTask:
     ) -> None:
         self.translator, self.direction, self.valid = translator, direction, valid
         self.model: Any = translator.model.eval()
-        special = self.model.symbols
+        special = self.model.special
         self.symbols = Symbols(ban=(special.bos, special.eos, special.pad, special.unk, special.mask))
         encode = translator.tokenizer.encode
         pairs = zip(encode(list(train[0]), direction[0]), encode(list(train[1]), direction[1]), strict=True)

@@ -16,12 +16,12 @@ from anyorder.data.ragged import Ragged
 from anyorder.errors import DataError
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER
-from anyorder.models.lengths import Table, count_lengths
+from anyorder.models.lengths import LengthCounts, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
 from anyorder.training.checkpoint import write_atomically
-from anyorder.training.config import Config, Corpus, Data
+from anyorder.training.config import Config, Data, ParallelText
 from anyorder.training.identity import agree, fingerprint
-from anyorder.training.objectives import Corpus as Tokenised
+from anyorder.training.objectives import Corpus
 
 Say = Callable[[str], None]
 
@@ -31,13 +31,13 @@ class Prepared:
     """Everything that training reads."""
 
     tokenizer: Tokenizer
-    train: Tokenised  # pairs
-    valid: Tokenised
-    monolingual: Tokenised  # single sentences of both languages; the sides of the pairs where no other text is given
+    train: Corpus  # pairs
+    valid: Corpus
+    monolingual: Corpus  # single sentences of both languages; the sides of the pairs where no other text is given
     references: list[list[str]]  # the validation pairs as text, one list a language
 
 
-def read_pairs(corpus: Corpus, data: Data) -> files.Pairs:
+def read_pairs(corpus: ParallelText, data: Data) -> files.Pairs:
     root = Path(data.root)
     if corpus.copy:
         return files.copy_task(corpus.copy, corpus.seed)
@@ -95,7 +95,7 @@ def prepare(config: Config, out: Path, say: Say, longest: int) -> Prepared:
     return Prepared(tokenizer, tokenised["train"], tokenised["valid"], tokenised["monolingual"], references)
 
 
-def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: int) -> Tokenised:
+def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: int) -> Corpus:
     """Pairs whose targets a model wrote (`anyorder distill`): `<direction>.tsv.gz`, source TAB target, both ways.
 
     Pairs are in the configuration's order of languages, and know which side is the written one.
@@ -116,10 +116,10 @@ def read_distilled(folder: Path, tokenizer: Tokenizer, config: Config, longest: 
                 written.append(int(target == second))
     if not written:
         raise DataError(f"{folder} has not one usable pair: was the teacher trained?")
-    return Tokenised(Ragged.of(rows[0]), Ragged.of(rows[1]), target=torch.tensor(written))
+    return Corpus(Ragged.of(rows[0]), Ragged.of(rows[1]), target=torch.tensor(written))
 
 
-def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
+def with_back_translations(pairs: Corpus, written: Corpus) -> Corpus:
     """Back-translation (Sennrich et al. 2016): people's pairs both ways, and a model's sources of further targets.
 
     `written` is what `read_distilled` gives. Turned round, its pairs are learnt towards the side that people wrote;
@@ -136,7 +136,7 @@ def with_back_translations(pairs: Tokenised, written: Tokenised) -> Tokenised:
     both = torch.tensor([1, 0]).repeat_interleave(len(pairs))
     first = Ragged.joined([pairs.first, pairs.first, written.first.some(more)])
     second = Ragged.joined([pairs.second, pairs.second, written.second.some(more)])
-    return Tokenised(first, second, target=torch.cat([both, target[more]]))
+    return Corpus(first, second, target=torch.cat([both, target[more]]))
 
 
 def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) -> Tokenizer:
@@ -164,7 +164,7 @@ def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) 
 
 def _tokenise_pairs(
     corpora: list[tuple[files.Pairs, int]], tokenizer: Tokenizer, languages: list[str], longest: int, say: Say
-) -> Tokenised:
+) -> Corpus:
     sides: tuple[list[list[int]], list[list[int]]] = ([], [])
     for pairs, repeat in corpora:
         first, second = tokenizer.encode(pairs.first, languages[0]), tokenizer.encode(pairs.second, languages[1])
@@ -174,7 +174,7 @@ def _tokenise_pairs(
         for _ in range(repeat):
             sides[0].extend(first[i] for i in kept)
             sides[1].extend(second[i] for i in kept)
-    return Tokenised(Ragged.of(sides[0]), Ragged.of(sides[1]))
+    return Corpus(Ragged.of(sides[0]), Ragged.of(sides[1]))
 
 
 def _tokenise_texts(
@@ -183,7 +183,7 @@ def _tokenise_texts(
     tokenizer: Tokenizer,
     languages: list[str],
     longest: int,
-) -> Tokenised:
+) -> Corpus:
     rows: list[list[int]] = []
     language: list[int] = []
     for k, name in enumerate(languages):
@@ -192,17 +192,17 @@ def _tokenise_texts(
         ids = [row for row in tokenizer.encode(lines, name) if 0 < len(row) <= longest]
         rows += ids
         language += [k] * len(ids)
-    return Tokenised(Ragged.of(rows), language=torch.tensor(language))
+    return Corpus(Ragged.of(rows), language=torch.tensor(language))
 
 
-def length_counts(pairs: Tokenised, languages: list[str]) -> dict[str, Table]:
+def length_counts(pairs: Corpus, languages: list[str]) -> dict[str, LengthCounts]:
     """p(L|X) as counts: {"de-en": {source length: {target length: how often}}} and the other direction.
 
     Where one side of each pair was written by a model, its length counts in that direction only.
     """
     assert pairs.second is not None
     a, b = pairs.first.lengths, pairs.second.lengths
-    out: dict[str, Table] = {}
+    out: dict[str, LengthCounts] = {}
     for name, source, target, side in ((languages, a, b, 1), (languages[::-1], b, a, 0)):
         rows = slice(None) if pairs.target is None else pairs.target == side
         out["-".join(name)] = count_lengths(zip(source[rows].tolist(), target[rows].tolist(), strict=True))
@@ -210,7 +210,7 @@ def length_counts(pairs: Tokenised, languages: list[str]) -> dict[str, Table]:
 
 
 class _Cache:
-    """Tokenised corpora on disk, for the next start; void when files, settings or vocabulary change."""
+    """Corpus corpora on disk, for the next start; void when files, settings or vocabulary change."""
 
     def __init__(self, path: Path, config: Config, tokenizer: Tokenizer) -> None:
         names = [n for c in [*config.data.train, *config.data.valid] for n in ([*c.files, c.tsv] if not c.hub else [])]
@@ -219,7 +219,7 @@ class _Cache:
         content = json.dumps([asdict(config.data), stamps, tokenizer.inner.to_str(), tokenizer.moses])
         self.path, self.key = path, hashlib.sha256(content.encode()).hexdigest()
 
-    def load(self) -> dict[str, Tokenised] | None:
+    def load(self) -> dict[str, Corpus] | None:
         if not self.path.exists():
             return None
         try:
@@ -233,11 +233,11 @@ class _Cache:
             return None if parts is None else Ragged(*parts)
 
         return {
-            name: Tokenised(Ragged(*first), ragged(second), language)
+            name: Corpus(Ragged(*first), ragged(second), language)
             for name, (first, second, language) in stored["corpora"].items()
         }
 
-    def save(self, corpora: dict[str, Tokenised]) -> None:
+    def save(self, corpora: dict[str, Corpus]) -> None:
         def parts(r: Ragged | None) -> tuple[Tensor, Tensor, Tensor] | None:
             return None if r is None else (r.flat, r.starts, r.lengths)
 

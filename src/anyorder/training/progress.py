@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 
-class Progress:
+class ProgressBar:
     """A rich progress bar, or a line now and then where stderr is no terminal."""
 
     def __init__(self, name: str, total: int, done: int, enabled: bool) -> None:

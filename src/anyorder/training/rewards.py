@@ -23,12 +23,12 @@ from torch import Tensor
 from anyorder.core.state import State
 from anyorder.errors import extra
 
-Quality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and their references → (N,)
+RowQuality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and their references → (N,)
 
 
 @dataclass(frozen=True)
 class Reward:
-    quality: Quality
+    quality: RowQuality
     dense: bool = True
     price: float = 0.0  # λ
     ahead: bool = False  # Q of what a state would become if all of it were written at once, not of what is written
@@ -72,7 +72,7 @@ def log_probability(state: State, references: list[list[int]]) -> Tensor:
     return state.logp.sum(-1)
 
 
-REWARDS: dict[str, Quality] = {
+REWARDS: dict[str, RowQuality] = {
     "edit-distance": edit_distance,
     "right-symbols": right_symbols,
     "sentence-bleu": sentence_bleu,
@@ -80,12 +80,12 @@ REWARDS: dict[str, Quality] = {
 }
 
 
-def find_quality(name: str) -> Quality:
+def find_quality(name: str) -> RowQuality:
     """A quality by its name, or a user's own function as "module:function"."""
     if name in REWARDS:
         return REWARDS[name]
     module, _, function = name.partition(":")
     if not function:
         raise ValueError(f'no reward {name!r}; there are {", ".join(REWARDS)}, or your own as "module:function"')
-    found: Quality = getattr(importlib.import_module(module), function)
+    found: RowQuality = getattr(importlib.import_module(module), function)
     return found

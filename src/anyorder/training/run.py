@@ -18,7 +18,7 @@ from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
 from anyorder.models.transformer import Architecture, grow
-from anyorder.models.translation import Symbols
+from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
@@ -146,8 +146,8 @@ def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
     dropouts = {"dropout": stage.dropout, "attention_dropout": stage.attention_dropout}
     architecture = Architecture(len(prepared.tokenizer), **asdict(config.model), **dropouts)  # type: ignore[arg-type]
     start = _folder_of(config, stage.start, out).path if stage.start else None
-    symbols = Symbols() if start is None else load_model(start).symbols
-    model = classes()[stage.objective](architecture, symbols, tuple(config.data.languages))
+    special = SpecialIds() if start is None else load_model(start).special
+    model = classes()[stage.objective](architecture, special, tuple(config.data.languages))
     if start is not None:
         begin_from(model, start)
     return model

@@ -19,9 +19,9 @@ from anyorder.models.weights import own_weights, set_weights
 from anyorder.training.batches import epochs
 from anyorder.training.checkpoint import Log, TrainingError, load_checkpoint, plot_log, save_checkpoint
 from anyorder.training.config import Stage
-from anyorder.training.objectives import Batch, Corpus
+from anyorder.training.objectives import Corpus, Tensors
 from anyorder.training.optimizer import Average, learning_rate, optimizers
-from anyorder.training.progress import Progress
+from anyorder.training.progress import ProgressBar
 
 CHECKPOINT, LOG, BEST = "checkpoint.pt", "log.jsonl", "best"
 Validate = Callable[[Any], dict[str, float]]  # model → BLEU by direction
@@ -104,7 +104,7 @@ class Trainer:
         stage, at = self.stage, self.position
         log = Log(self.folder / LOG, at.step) if self.main else None
         saved = time.monotonic()
-        with Progress(stage.name, stage.steps, at.step, enabled=self.main) as progress:
+        with ProgressBar(stage.name, stage.steps, at.step, enabled=self.main) as progress:
             for batches in self._updates():
                 tick = time.perf_counter()
                 loss = self._update(batches)
@@ -122,7 +122,7 @@ class Trainer:
             plot_log(self.folder / LOG, self.folder / "curves.png")
         self.accelerator.wait_for_everyone()
 
-    def _updates(self) -> Iterator[list[Batch]]:
+    def _updates(self) -> Iterator[list[Tensors]]:
         """The batches of each update that this process runs. Updates never cross an epoch's end."""
         stage, at = self.stage, self.position
         group: list[tuple[int, Tensor]] = []
@@ -141,7 +141,7 @@ class Trainer:
             at.epoch = epoch
             group.append((i, rows))
             if len(group) == per_update:
-                # Batch k of an update has the same masks and dropout whichever process runs it.
+                # Tensors k of an update has the same masks and dropout whichever process runs it.
                 mine = []
                 for k in range(self.rank, per_update, self.world):
                     generator = torch.Generator().manual_seed(_seed(stage.seed, at.step, k))
@@ -151,7 +151,7 @@ class Trainer:
                 yield mine
                 group = []
 
-    def _update(self, batches: list[Batch]) -> float:
+    def _update(self, batches: list[Tensors]) -> float:
         """One step of the optimizers on the mean loss over all symbols of all processes; the loss."""
         stage, at = self.stage, self.position
         self.objective.train()
@@ -186,7 +186,7 @@ class Trainer:
         s = self.stage
         return learning_rate(self.position.step, s.learning_rate, s.warmup, s.steps, s.cooldown, s.schedule)
 
-    def _validate(self, log: Log | None, progress: Progress) -> None:
+    def _validate(self, log: Log | None, progress: ProgressBar) -> None:
         """Loss and BLEU of the averaged weights; the best are kept as a model folder. Main process only."""
         if self.main:
             own = {name: w.clone() for name, w in own_weights(self.model).items()}
@@ -226,7 +226,7 @@ class Trainer:
         return total / max(count, 1)
 
 
-def _visible_tokens(batch: Batch) -> int:
+def _visible_tokens(batch: Tensors) -> int:
     return batch["tokens"].numel() if "tokens" in batch else batch["source"].numel() + batch["target"].numel()
 
 

@@ -1,0 +1,99 @@
+"""A job of shards on the command line: a bar while it runs, a line when it is done, a word on what failed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+from anyorder.cli._terminal import visible
+
+if TYPE_CHECKING:
+    from anyorder.cluster.job import Job
+    from anyorder.cluster.shards import Report, Shard
+
+QUOTED = 5  # errors that are shown
+
+
+def run(job: Job, workers: int | None = None) -> bool:
+    """Do a job; whether all of it was done."""
+    from anyorder.cluster.processes import Processes
+
+    begun = time.monotonic()
+    done = 0
+
+    def count(shard: Shard, report: Report | str) -> None:
+        nonlocal done
+        done += not isinstance(report, str)
+        advance(shard, report)
+
+    try:
+        with _bar(job) as advance:
+            outcome = job.run(lambda work: Processes(work, workers), count)
+    except BaseException as problem:
+        if done:
+            print(
+                f"anyorder: stopped with {done} of {len(job.shards)} shards done; the same command goes on from there",
+                file=sys.stderr,
+            )
+        raise problem
+    _say(job, [*outcome.reports.values()], outcome.failed)
+    seconds = time.monotonic() - begun
+    passes, work = (sum(getattr(r, name) for r in outcome.reports.values()) for name in ("passes", "seconds"))
+    kept = f", {outcome.kept} of them done before" if outcome.kept else ""
+    typer.echo(
+        f"{job.output}: {outcome.rows:,} rows in {len(outcome.reports)} of {len(job.shards)} shards{kept}; "
+        f"{passes:,} passes, {work:,.0f} seconds of work, {seconds:,.0f} here"
+    )
+    return not outcome.failed and not outcome.bad_rows
+
+
+def _say(job: Job, reports: list[Report], failed: dict[int, str]) -> None:
+    """What went wrong: rows, then shards."""
+    bad = [error for report in reports for error in report.errors.values()]
+    rows = sum(report.failed for report in reports)
+    for error in bad[:QUOTED]:
+        print(f"anyorder: {visible(error)}", file=sys.stderr)
+    if rows:
+        print(f"anyorder: {rows} rows are left empty; the reasons are in the output", file=sys.stderr)
+    for number, reason in sorted(failed.items())[:QUOTED]:
+        print(f"anyorder: {job.shards[number]} failed: {visible(reason)}", file=sys.stderr)
+    if failed:
+        print(
+            f"anyorder: {len(failed)} of {len(job.shards)} shards failed; the same command tries them again",
+            file=sys.stderr,
+        )
+
+
+@contextmanager
+def _bar(job: Job) -> Iterator[Callable[[Shard, Report | str], None]]:
+    """Shards, sentences a second, passes so far and time left, on standard error; nothing where nobody would see it."""
+    if not sys.stderr.isatty():
+        yield lambda shard, report: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    said = "{task.fields[shards]} shards · {task.fields[rate]} sentences/s · {task.fields[passes]} passes ·"
+    columns = (BarColumn(), TextColumn(said), TimeRemainingColumn())
+    begun, rows, passes, shards, before = time.monotonic(), 0, 0, 0, 0
+    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600) as bar:
+        total = sum(shard.size for shard in job.shards)
+        task = bar.add_task("", total=total, shards=f"0/{len(job.shards)}", rate="–", passes="0")
+
+        def advance(shard: Shard, report: Report | str) -> None:
+            nonlocal rows, passes, shards, before
+            shards += 1
+            seconds = time.monotonic() - begun
+            if not isinstance(report, str):
+                rows, passes = rows + report.rows, passes + report.passes
+                if seconds < 1:  # done before: it says nothing of how fast this run is
+                    before = rows
+            rate = f"{(rows - before) / seconds:,.1f}" if rows > before else "–"
+            bar.update(task, advance=shard.size, shards=f"{shards}/{len(job.shards)}", rate=rate, passes=f"{passes:,}")
+
+        yield advance

@@ -1,0 +1,88 @@
+"""`anyorder serve`: any-order generation over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from anyorder.cli import _options as o
+from anyorder.cli._terminal import visible
+from anyorder.errors import UsageError, extra
+
+_DOOR, _MOST = "Who may ask", "How much"
+
+
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", help="A model's folder or name; give several to serve them all. [default: de-en]"
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes one that is free.", min=0, max=65535)] = 8000,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="ANYORDER_KEYS",
+            help="A key that clients must send; give several for several clients.",
+            rich_help_panel=_DOOR,
+        ),
+    ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests a minute for each key, or each address. [default: any]", rich_help_panel=_DOOR
+        ),
+    ] = None,
+    origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Another site whose pages may ask (CORS), such as https://example.org.", rich_help_panel=_DOOR
+        ),
+    ] = None,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Sentences waiting or being written; beyond it 503.", rich_help_panel=_MOST)
+    ] = 96,
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="Seconds that a request may take.", rich_help_panel=_MOST)
+    ] = 60.0,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences in one request.", rich_help_panel=_MOST)] = 64,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Tokens in one batch, padding included.", rich_help_panel=_MOST)
+    ] = 1024,
+    int8: o.Int8 = False,
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Write texts into the log.")] = False,
+) -> None:
+    """Serve models over HTTP: for clients of LibreTranslate and OpenAI, curl, and as a page to play with.
+
+    Sentences of all requests share batches, which they join and leave at every step. Stop it with Ctrl-C: it finishes
+    what it has begun.
+
+    Example: anyorder serve
+
+    Example: anyorder serve -m de-en -m path/to/a-bert --port 8080 --key secret --rate 600
+    """
+    with extra("serve"):
+        from anyorder.serve import run
+        from anyorder.serve.limits import Limits
+        from anyorder.serve.server import Settings
+    from anyorder.text.load import load
+
+    names = model or ["de-en"]
+    limits = Limits(queue=queue, deadline=deadline, rate=rate, sentences=sentences)
+    settings = Settings(limits, tuple(key or ()), tuple(origin or ()), log_texts, budget)
+    sock = run.bound(host, port)
+    models = {}
+    for name in names:
+        known = name.rstrip("/").split("/")[-1]
+        if known in models:
+            raise UsageError(f"two models are called {known!r}: rename a folder, or serve them apart")
+        models[known] = load(name, int8=True) if int8 else load(name)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+    print(f"anyorder: {visible(', '.join(models))} at {url} (docs: {url}/docs); Ctrl-C stops", file=sys.stderr)
+    if not key and host not in ("127.0.0.1", "localhost", "::1"):
+        print("anyorder: anyone who can reach this address may ask: set --key, or listen on 127.0.0.1", file=sys.stderr)
+    run.serve(models, settings, sock)

@@ -1,0 +1,227 @@
+"""What is done with each row: translate, fill, infill, generate or score. Small, checked early, sent to any machine.
+
+`Task.open` loads the model; what it gives takes columns and gives new ones. A row that fails has its reason in the
+column `error`, and the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line
+from anyorder.text.plan import OPTIONS, Plan, planned
+from anyorder.text.writer import MANY
+
+Name = Literal["translate", "fill", "infill", "generate", "score"]
+INTO: dict[str, str] = {
+    "translate": "translation", "fill": "filled", "infill": "infilled", "generate": "generated", "score": "score",
+}  # fmt: skip
+CHUNK = 1 << 15  # characters of the texts that are worked on at once: what is long comes in fewer rows
+FINAL = (UsageError, ModelError, MissingError)  # wrong for every row alike
+DEFAULTS: dict[str, dict[str, Any]] = {  # as the commands of these names have them
+    "translate": {}, "fill": {"order": "negent"}, "infill": {"order": "negent"},
+    "generate": {"order": "uniform", "temperature": 1.0}, "score": {},
+}  # fmt: skip
+
+
+class Answer(NamedTuple):
+    """What came of a row: texts, the best first, and their scores; or an error."""
+
+    texts: Sequence[str] = ()
+    scores: Sequence[float] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do, with which model, from which column into which; `options` are those of a plan."""
+
+    name: Name
+    model: str
+    to: str | None = None  # language of translations that are made or scored
+    source: str | None = None  # language that they are made from
+    column: str = "text"
+    target: str = "translation"  # of translations that are scored
+    into: str = ""
+    error: str = "error"
+    n: int = 1  # texts a row; more than one come as lists
+    length: tuple[int, ...] = (20,)  # of what is generated, or lengths that a gap may have
+    diffusion: bool = False
+    int8: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "into", self.into or INTO[self.name])
+        if self.name == "translate" and self.to is None:
+            raise UsageError("say which language to translate into: to (--to)")
+        if self.n < 1 or (self.n > 1 and self.name == "score"):
+            gives = "one score" if self.n > 1 else "at least one text"
+            raise UsageError(f"{self.name} gives {gives} a row, not {self.n}")
+        if min(self.length, default=0) < 1:
+            raise UsageError(f"lengths are at least 1, got {list(self.length)}")
+        if len({self.column, *self.columns}) <= len(self.columns) or (self.pairs and self.target in self.columns):
+            raise UsageError(f"the columns {self.column!r} and {', '.join(self.columns)} must have names of their own")
+
+    @property
+    def pairs(self) -> bool:
+        """Is it translations that are scored?"""
+        return self.name == "score" and self.to is not None
+
+    @property
+    def translates(self) -> bool:
+        """Is it a translation model that is used?"""
+        return self.name == "translate" or self.pairs
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (self.column, self.target) if self.pairs else (self.column,)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are added."""
+        return (self.into, self.error) if self.name == "score" else (self.into, f"{self.into}_score", self.error)
+
+    @property
+    def plan(self) -> Plan:
+        options = {**DEFAULTS[self.name], **self.options}
+        return Plan.of(**options, nbest=self.n) if self.name == "translate" else Plan.of(**options)
+
+    def check(self) -> Task:
+        """This task, if it makes sense; no model is loaded."""
+        if self.name == "score" and self.options:
+            raise UsageError(f"scoring writes nothing: {', '.join(self.options)} would have no effect")
+        planned(self.name, OPTIONS if self.name == "translate" else MANY, self.plan, {}).check()
+        return self
+
+    def open(self) -> Opened:
+        """Load the model."""
+        from anyorder.text.load import load
+
+        if self.translates:
+            held: Any = load(self.model, kind="translation", int8=self.int8)
+            try:
+                held.direction(self.to, self.source)
+            except TextError as error:
+                raise UsageError(str(error)) from None
+        else:
+            held = load(self.model, kind="diffusion") if self.diffusion else load(self.model, kind="masked")
+        return Opened(self, to_gpu(held))
+
+
+@dataclass
+class Opened:
+    """A task with its model: columns in, new columns out."""
+
+    task: Task
+    held: Any  # a Translator or a Writer
+
+    def __call__(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """The new columns of rows."""
+        task = self.task
+        taken = [name for name in task.columns if name in columns]
+        if taken:
+            raise UsageError(f"there is a column {taken[0]!r} already: choose another name for the new one (--into)")
+        missing = [name for name in task.needs if name not in columns]
+        if missing:
+            raise UsageError(f"there is no column {missing[0]!r}; there are {', '.join(columns)}: choose with --column")
+        answers: list[Answer] = []
+        for rows in _chunks(columns[task.column]):
+            answers += self.answers([tuple(columns[name][i] for name in task.needs) for i in rows])
+        return columns_of(task, answers)
+
+    def answers(self, rows: list[tuple[Any, ...]]) -> list[Answer]:
+        """Each row's answer: all at once; where that fails one by one, to find the row that is wrong."""
+        out = [_unfit(row, self.task) for row in rows]
+        usable = [i for i, problem in enumerate(out) if problem is None]
+        for i, answer in zip(usable, self._answers([rows[i] for i in usable]), strict=True):
+            out[i] = answer
+        return [answer or Answer() for answer in out]
+
+    def _answers(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        try:
+            return DO[self.task.name](self, rows) if rows else []
+        except FINAL:
+            raise
+        except Exception as error:
+            if len(rows) > 1:
+                return [answer for row in rows for answer in self._answers([row])]
+            return [Answer(error=first_line(error))]
+
+    def translate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        task = self.task
+        found = self.held.translate([text for (text,) in rows], task.to, source=task.source, plan=task.plan)
+        return [Answer([h.text for h in t.hypotheses], [h.score for h in t.hypotheses], t.error or "") for t in found]
+
+    def fill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        return [_filled(some) for some in self.held.fill([text for (text,) in rows], self.task.n, **self.task.options)]
+
+    def infill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        task = self.task
+        return [_filled(self.held.infill(text, list(task.length), task.n, **task.options)) for (text,) in rows]
+
+    def generate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        task = self.task
+        return [_filled(self.held.generate(task.length[0], task.n, text, **task.options)) for (text,) in rows]
+
+    def score(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        if self.task.pairs:
+            sources, targets = zip(*rows, strict=True)
+            return [Answer(scores=[s]) for s in self.held.score(sources, targets, self.task.to)]
+        return [Answer(scores=[s.total]) for s in self.held.score([text for (text,) in rows])]
+
+
+DO: dict[str, Callable[[Opened, list[tuple[str, ...]]], list[Answer]]] = {
+    "translate": Opened.translate, "fill": Opened.fill, "infill": Opened.infill, "generate": Opened.generate,
+    "score": Opened.score,
+}  # fmt: skip
+
+
+def columns_of(task: Task, answers: Sequence[Answer]) -> dict[str, list[Any]]:
+    """Answers as the columns that a task adds."""
+    scores = [_one(a.scores, task.n, None) for a in answers]
+    errors = [a.error for a in answers]
+    if task.name == "score":
+        return dict(zip(task.columns, (scores, errors), strict=True))
+    return dict(zip(task.columns, ([_one(a.texts, task.n, "") for a in answers], scores, errors), strict=True))
+
+
+def _one(values: Sequence[Any], n: int, none: Any) -> Any:
+    return list(values) if n > 1 else values[0] if values else none
+
+
+def _unfit(row: tuple[Any, ...], task: Task) -> Answer | None:
+    """Why a row can not be worked on; an answer without text where it is blank, as a blank line stays blank."""
+    for name, value in zip(task.needs, row, strict=True):
+        if not isinstance(value, str):
+            return Answer(error=f"the column {name!r} holds no text here: {type(value).__name__}")
+    blank = not row[0].strip() and task.name != "generate"
+    return Answer() if blank else None
+
+
+def _filled(fillings: Sequence[Any]) -> Answer:
+    return Answer([f.text for f in fillings], [f.score for f in fillings])
+
+
+def _chunks(texts: Sequence[Any]) -> Iterator[range]:
+    """Rows in groups of some number of characters, in order."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        size += len(text) if isinstance(text, str) else 0
+        if size >= CHUNK:
+            yield range(start, i + 1)
+            start, size = i + 1, 0
+    if start < len(texts):
+        yield range(start, len(texts))
+
+
+def to_gpu(held: Any) -> Any:
+    """The model on the GPU that this process was given, and everything made from here on beside it."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.set_default_device("cuda")
+        held.model.to("cuda")
+    return held

@@ -1,0 +1,1 @@
+"""Any-order generation over HTTP: rows of all requests share batches, and join and leave at every step."""

@@ -1,0 +1,237 @@
+"""Our own API: fill, infill, score, trace, and streams of steps as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import Field
+from starlette.responses import Response, StreamingResponse
+
+from anyorder.serve.answers import Json, event, shape
+from anyorder.serve.canvases import Item, from_items, from_text
+from anyorder.serve.follow import Steps
+from anyorder.serve.how import Asked, How, HowMany, Text, options, plan
+from anyorder.serve.refusal import Refusal, wrong
+from anyorder.serve.server import Server
+from anyorder.text.plan import Plan
+from anyorder.text.results import ranked
+from anyorder.text.rows import Canvas, Input
+from anyorder.text.translator import Translator
+from anyorder.text.writer import GAP, Writer
+from anyorder.traces.page import plain
+from anyorder.traces.trace import Trace, to_lines
+
+
+class Fill(How):
+    """Masks to fill: in a text, or (translation models) in a translation of `source`."""
+
+    model: Text | None = None
+    text: Text = Field(examples=["A [MASK] runs on the [MASK]."], description="Masks are written [MASK] or <mask>.")
+    source: Text | None = Field(None, examples=["Ein Hund läuft am Strand."])
+    to: Text | None = Field(None, examples=["en"], description="The language of the text.")
+    n: int = 5
+
+
+class Infill(How):
+    """Gaps of unknown length to fill, each written {}."""
+
+    model: Text | None = None
+    text: Text = Field(examples=["The {} sat on the mat."])
+    longest: int = Field(5, description="Lengths from 1 to this are tried for each gap.")
+    n: int = 1
+
+
+class Score(Asked):
+    """Texts to score: Σ log p of each, given `sources` for translation models."""
+
+    model: Text | None = None
+    texts: list[Text] = Field(examples=[["A dog runs on the beach."]])
+    sources: list[Text] | None = Field(None, examples=[["Ein Hund läuft am Strand."]])
+    to: Text | None = Field(None, examples=["en"])
+
+
+class Watch(HowMany):
+    """A text whose writing is watched: a source to translate, or a text with masks."""
+
+    model: Text | None = None
+    text: Text = Field(examples=["Ein Hund läuft am Strand."])
+    to: Text | None = Field(None, examples=["en"])
+    from_: Text | None = Field(None, alias="from", examples=["de"])
+    canvas: list[Item] | None = Field(
+        None, description="What stands on the target's canvas: tokens, words as {'text': …}, null where it is written."
+    )
+
+
+def routes(server: Server) -> APIRouter:
+    """The routes of this dialect."""
+    router = APIRouter(tags=["anyorder"])
+    limits = server.limits
+
+    def check(*texts: str) -> None:
+        if any(len(text) > limits.characters for text in texts):
+            raise wrong(f"a text may have {limits.characters} characters: split it")
+
+    @router.post("/v1/fill")
+    async def fill(request: Request, asked: Fill) -> Json:
+        server.admit(request)
+        check(asked.text, asked.source or "")
+        if not 1 <= asked.n <= limits.samples:
+            raise wrong(f"n is a whole number from 1 to {limits.samples}", "n")
+        model = server.model(asked.model)
+        if isinstance(model, Writer):
+            if asked.source is not None or asked.to is not None:
+                raise wrong(f"{model.name} is a language model: it has no source and one language", "source")
+            plan(asked, limits)
+            fits(model, asked.text)
+            found = await server.work(request, 1, lambda: model.fill(asked.text, asked.n, **options(asked, limits)))
+            return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
+        if asked.source is None or asked.to is None:
+            raise wrong(f"{model.name} translates: give the source of the text, and `to`, its language", "source")
+        made = plan(asked, limits, **({} if asked.beam or asked.temperature else {"beam": max(asked.n, 4)}),
+                    nbest=asked.n, order=asked.order or "negent")  # fmt: skip
+        work = _filled(model, asked.source, from_text(model, asked.text, asked.to), asked.to, made)
+        return Json({"fillings": await server.work(request, 1, work)})
+
+    @router.post("/v1/infill")
+    async def infill(request: Request, asked: Infill) -> Json:
+        server.admit(request)
+        check(asked.text)
+        model = server.model(asked.model)
+        if not isinstance(model, Writer):
+            raise wrong(f"{model.name} translates, with a length model of its own: use /v1/fill", "model")
+        if not 1 <= asked.n <= limits.samples or not 1 <= asked.longest <= limits.tokens:
+            raise wrong(f"n is at most {limits.samples}, longest at most {limits.tokens}", "n")
+        canvases = asked.longest ** asked.text.count(GAP)
+        if canvases > limits.sentences:
+            raise wrong(f"{canvases} canvases would be tried, and {limits.sentences} are allowed", "longest")
+        plan(asked, limits)
+        fits(model, asked.text, asked.longest * asked.text.count(GAP))
+        lengths = range(1, asked.longest + 1)
+        words = options(asked, limits)
+        found = await server.work(request, canvases, lambda: model.infill(asked.text, lengths, asked.n, **words))
+        return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
+
+    @router.post("/v1/score")
+    async def score(request: Request, asked: Score) -> Json:
+        server.admit(request)
+        check(*asked.texts, *(asked.sources or ()))
+        if not asked.texts:
+            raise wrong("texts is an empty list", "texts")
+        model = server.model(asked.model)
+        if isinstance(model, Writer):
+            if asked.sources is not None:
+                raise wrong(f"{model.name} is a language model: its texts have no sources", "sources")
+            for text in asked.texts:
+                fits(model, text)
+            scores = await server.work(request, len(asked.texts), lambda: model.score(asked.texts))
+            return Json({"scores": [{"total": s.total, "tokens": s.tokens, "logp": s.logp} for s in scores]})
+        if asked.sources is None or asked.to is None:
+            raise wrong(f"{model.name} translates: give sources, and `to`, the language of the texts", "sources")
+        sources, to = asked.sources, asked.to
+        _room(model, sources, model.direction(to, None)[0])
+        _room(model, asked.texts, to)
+        totals = await server.work(request, len(sources), lambda: model.score(sources, asked.texts, to))
+        return Json({"scores": [{"total": total} for total in totals]})
+
+    @router.post("/v1/trace", response_class=Response)
+    async def trace(request: Request, asked: Watch) -> Response:
+        server.admit(request)
+        made, work = watched(asked)
+        found: Trace = await server.work(request, 1, lambda: work(made))
+        return Response("".join(line + "\n" for line in to_lines(found)), media_type="application/jsonl")
+
+    @router.post("/v1/stream", response_class=StreamingResponse)
+    async def stream(request: Request, asked: Watch) -> Response:
+        server.admit(request)
+        made, work = watched(asked)
+        model = server.model(asked.model)
+        told = server.follow(request, 1, lambda: work(made), lambda tell: Steps(model._strings, tell))
+        await anext(told)  # let in, or refused as any other request
+        return StreamingResponse(_events(request, told), media_type="text/event-stream", headers=STREAMED)
+
+    def watched(asked: Watch) -> tuple[Plan, Any]:
+        check(asked.text)
+        model = server.model(asked.model)
+        if isinstance(model, Writer):
+            for name in ("to", "from_", "canvas", "lengths", "rescore", "beam", "positions"):
+                if getattr(asked, name) is not None:
+                    raise wrong(f"{model.name} writes on the text's own masks: leave out {name.strip('_')}", name)
+            fits(model, asked.text)
+            words = {"order": "negent"} | options(asked, limits)
+            return plan(asked, limits), lambda _: model.trace(asked.text, **words)
+        if asked.to is None:
+            raise wrong("say which language to translate into: `to`", "to")
+        _room(model, [asked.text], model.direction(asked.to, asked.from_)[0])
+        made = plan(asked, limits)
+        if asked.canvas is None:
+            return made, lambda one: model.trace(asked.text, asked.to, source=asked.from_, plan=one)
+        if asked.lengths is not None and asked.lengths > 1:
+            raise wrong("the canvas has its length: leave out lengths", "lengths")
+        ids = from_items(model, asked.canvas, asked.to)
+        return made, lambda one: _traced(model, asked.text, asked.to, asked.from_, ids, one)
+
+    return router
+
+
+STREAMED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def fits(model: Writer, text: str, more: int = 0) -> None:
+    """Refuse a text that is too long for a language model."""
+    room, size = getattr(model.model, "max_length", None), len(model.tokenizer.encode(text)) + more
+    if room is not None and size > room:
+        raise wrong(f"the text has {size} tokens, and {model.name} was made for {room}: shorten it", "text")
+
+
+def _room(model: Translator, texts: list[str], language: str) -> None:
+    room = int(model.model.architecture.positions) - 2
+    for text, ids in zip(texts, model.tokenizer.encode(texts, language), strict=True):
+        if len(ids) > room:
+            raise wrong(f"{len(ids)} tokens, but {model.name} reads at most {room}: split the text")
+        if not text.strip():
+            raise wrong("the text is empty", "text")
+
+
+def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, made: Plan) -> Any:
+    where = [i for i, token in enumerate(canvas) if token == model.model.mask_id]
+    (ids,) = model.tokenizer.encode([source], model.direction(to, None)[0])
+    _room(model, [source], model.direction(to, None)[0])
+
+    def work() -> list[dict[str, Any]]:
+        found = model.generator(to).generate([Input(tuple(ids), (Canvas(canvas),))], made)[0]
+        return [
+            {
+                "text": str(model.tokenizer.decode([list(h.ids)], to)[0]),
+                "tokens": model.tokenizer.tokens([h.ids[i] for i in where]), "ids": [h.ids[i] for i in where],
+                "logp": sum(h.logp[i] for i in where), "score": h.score,
+            }
+            for h in ranked(found)[: made.choosing.nbest]
+        ]  # fmt: skip
+
+    return work
+
+
+def _traced(model: Translator, text: str, to: str, source: str | None, canvas: tuple[int, ...], made: Plan) -> Trace:
+    """The trace of a translation around what is fixed on its canvas."""
+    direction = model.direction(to, source)
+    given = Input(tuple(model.tokenizer.encode([text], direction[0])[0]), (Canvas(canvas),))
+    best = ranked(model.generator(to, source).generate([given], made, keep=True)[0])[0]
+    return model._traced(model._said(best, to), text, given, direction)
+
+
+async def _events(request: Request, told: AsyncIterator[Any]) -> AsyncIterator[bytes]:
+    """Events as bytes; a refusal that comes late is an event as well."""
+    try:
+        async for name, what in told:
+            if name == "end":
+                records = [json.loads(line) for line in to_lines(what)]
+                yield event({"records": records, "pieces": plain(what)["pieces"], "text": what.text}, "end")
+            else:
+                yield event(what, name)
+    except Refusal as why:
+        request.scope["refusal"] = why
+        yield event(shape(request.url.path, why), "error")

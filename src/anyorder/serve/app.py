@@ -1,0 +1,100 @@
+"""The application: every dialect of the API, the page, health and metrics, behind one gate."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+
+from anyorder import __version__
+from anyorder.errors import AnyorderError
+from anyorder.serve.answers import Json, refused
+from anyorder.serve.api import libretranslate, ours
+from anyorder.serve.gate import Gate
+from anyorder.serve.problems import sentence
+from anyorder.serve.refusal import INTERNAL, Refusal, refusal, wrong
+from anyorder.serve.served import Model
+from anyorder.serve.server import Server, Settings
+
+ABOUT = """Text written in any order, over HTTP. Clients of LibreTranslate, of OpenAI and of Hugging Face's fill-mask
+work unchanged; `/v1/stream` tells of every step as it is taken."""
+DIALECTS = (libretranslate, ours)
+
+
+def create(models: Mapping[str, Model], settings: Settings | None = None) -> FastAPI:
+    """The application that serves these models by their names. `app.state.server` is the server behind it."""
+    server = Server(models, settings or Settings())
+
+    @asynccontextmanager
+    async def life(app: FastAPI) -> AsyncIterator[None]:
+        server.engine.start()
+        yield
+        server.engine.stop()
+
+    app = FastAPI(
+        title="anyorder", version=__version__, description=ABOUT, lifespan=life, docs_url=None, redoc_url=None
+    )
+    app.state.server = server
+    for dialect in DIALECTS:
+        app.include_router(dialect.routes(server))
+    _watched(app, server)
+    _refusing(app)
+    if server.settings.origins:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=list(server.settings.origins), allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )  # fmt: skip
+    app.add_middleware(
+        Gate, meters=server.meters, longest=server.limits.body, seconds=server.limits.deadline,
+        texts=server.settings.texts,
+    )  # fmt: skip
+    return app
+
+
+def _watched(app: FastAPI, server: Server) -> None:
+    """What whoever runs the server asks."""
+
+    @app.get("/health", tags=["operation"])
+    async def health() -> Json:
+        """Is the process alive, with its model's thread?"""
+        alive = server.engine.alive
+        return Json({"status": "ok" if alive else "the model's thread has ended"}, 200 if alive else 503)
+
+    @app.get("/ready", tags=["operation"])
+    async def ready() -> Json:
+        """Should requests be sent here? Not while it stops."""
+        ready = server.engine.alive and not server.engine.draining
+        return Json({"status": "ready" if ready else "stopping"}, 200 if ready else 503)
+
+    @app.get("/metrics", tags=["operation"], response_class=Response)
+    async def metrics() -> Response:
+        """Meters in Prometheus' format."""
+        return Response(server.meters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _refusing(app: FastAPI) -> None:
+    """What is wrong is said in the shape that clients of the path read."""
+
+    @app.exception_handler(Refusal)
+    async def _(request: Request, error: Refusal) -> Response:
+        return refused(request, error)
+
+    @app.exception_handler(AnyorderError)
+    async def _(request: Request, error: AnyorderError) -> Response:
+        return refused(request, refusal(error) or Refusal(500, INTERNAL))
+
+    @app.exception_handler(RequestValidationError)
+    async def _(request: Request, error: RequestValidationError) -> Response:
+        return refused(request, wrong(*sentence(error.errors())))
+
+    @app.exception_handler(HTTPException)
+    async def _(request: Request, error: HTTPException) -> Response:
+        what: Any = {404: "there is nothing here: see /docs", 405: "not with this method: see /docs"}
+        why = Refusal(error.status_code, what.get(error.status_code, str(error.detail)))
+        return refused(request, why, error.headers)

@@ -1,0 +1,224 @@
+"""The engine: one thread that owns the models. Each turn new jobs are prepared and one lane takes one step.
+
+Lanes (rows with equal decoders) take turns, the one that waited longest first; at most `LANES` at a time, those with
+the oldest requests. Nobody else ever waits for a step to end: jobs are handed over and answered through a future.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Hashable
+from typing import Any
+
+import torch
+
+from anyorder.serve.job import Ended, Job, Part, Task, Ticket
+from anyorder.serve.lane import Lane, Owner
+from anyorder.serve.limits import Limits
+from anyorder.serve.metrics import Meters
+from anyorder.serve.refusal import INTERNAL, Refusal, refusal
+
+LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
+PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
+IDLE = 0.5  # seconds after which an idle engine looks around
+KEPT = 0.9  # how much of the estimate of the time per sentence is kept when a request is done
+
+log = logging.getLogger("anyorder.serve")
+
+
+class Engine:
+    """Lets requests in, and does their jobs."""
+
+    def __init__(self, limits: Limits, meters: Meters, budget: int) -> None:
+        self.limits, self.meters, self.budget = limits, meters, budget
+        self.draining = False
+        self.held = 0  # sentences of the requests that were let in and have not left
+        self._pace = 0.05  # seconds per sentence, while there is work
+        self._inbox: deque[Job] = deque()
+        self._jobs: set[Job] = set()
+        self._lanes: dict[Hashable, Lane] = {}
+        self._turn = 0
+        self._door = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+
+    # ------------------------------------------------------------------ on any thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the step that is being taken; what is left is refused."""
+        with self._door:
+            self._stopping = True
+            self._door.notify()
+        self._thread.join(timeout=30)
+
+    @property
+    def alive(self) -> bool:
+        """Does the model's thread run?"""
+        return self._thread.is_alive()
+
+    def admit(self, sentences: int) -> Ticket:
+        """Let a request in; refused at once if the server stops, or has as much to do as it may hold."""
+        if self.draining or self._stopping:
+            raise Refusal(503, "the server is stopping: ask another one, or later", code="stopping", wait=5)
+        with self._door:
+            if self.held and self.held + sentences > self.limits.queue:
+                self.meters.refused.labels("queue").inc()
+                raise Refusal(
+                    503,
+                    f"{self.held} sentences are waiting or being written, and {self.limits.queue} may: ask again later",
+                    wait=self.held * self._pace,
+                )
+            self.held += sentences
+        self.meters.held.set(self.held)
+        return Ticket(sentences, time.monotonic() + self.limits.deadline)
+
+    def leave(self, ticket: Ticket) -> None:
+        """A request has its answer, or nobody waits for it."""
+        ticket.gone = True
+        with self._door:
+            if ticket.begun is not None:  # `held` sentences were on their way at the same time
+                alone = (time.monotonic() - ticket.arrived) / max(1, self.held)
+                self._pace = KEPT * self._pace + (1 - KEPT) * alone
+            self.held -= ticket.sentences
+        self.meters.held.set(self.held)
+
+    def submit(self, task: Task, ticket: Ticket) -> Job:
+        """A job for the model's thread."""
+        job = Job(task, ticket)
+        with self._door:
+            self._inbox.append(job)
+            self._door.notify()
+        return job
+
+    # ------------------------------------------------------------------ on the model's thread
+
+    def _run(self) -> None:
+        with torch.inference_mode():
+            while not self._stopping:
+                with self._door:
+                    if not self._inbox and not self._lanes:
+                        self._door.wait(IDLE)
+                    new = [self._inbox.popleft() for _ in range(min(PREPARED, len(self._inbox)))]
+                self._take_in(new)
+                self._look_around()
+                if self._lanes:
+                    self._step()
+        for job in [*self._jobs, *self._inbox]:
+            self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
+
+    def _take_in(self, new: list[Job]) -> None:
+        self._jobs |= set(new)
+        alike: dict[Hashable, list[Job]] = {}
+        for job in new:
+            if not self._late(job):
+                alike.setdefault(job.task.alike, []).append(job)
+        for jobs in alike.values():
+            self._prepare(jobs)
+
+    def _prepare(self, jobs: list[Job]) -> None:
+        """Jobs that are alike are prepared together; if that fails each is alone, so that only its own fault counts."""
+        first, *others = [job.task for job in jobs]
+        try:
+            first.prepare(others)
+        except Exception as error:
+            if not others:
+                self._failed(jobs[0], error)
+                return
+            for job in jobs:
+                job.task.parts.clear()
+                self._prepare([job])
+            return
+        for job in jobs:
+            job.left = sum(map(len, job.task.parts))
+            for part in job.task.parts:
+                self._lane(part).wait(job, part)
+            if not job.left:
+                self._finish(job)
+
+    def _lane(self, part: Part) -> Lane:
+        if part.key not in self._lanes:
+            self._lanes[part.key] = Lane(part)
+        return self._lanes[part.key]
+
+    def _look_around(self) -> None:
+        """Jobs that nobody waits for, or that took too long, are over: their rows leave."""
+        if any([self._late(job) for job in list(self._jobs)]):
+            for lane in self._lanes.values():
+                lane.clear()
+        self._sweep()
+
+    def _late(self, job: Job) -> bool:
+        if job.ticket.gone:
+            self._refuse(job, Refusal(499, "the client has gone"))
+        elif time.monotonic() > job.ticket.deadline:
+            self.meters.refused.labels("deadline").inc()
+            self._refuse(job, Refusal(504, f"not done within {self.limits.deadline:g} seconds", wait=5))
+        return job.over
+
+    def _sweep(self) -> None:
+        for key in [key for key, lane in self._lanes.items() if lane.empty]:
+            del self._lanes[key]
+
+    def _step(self) -> None:
+        """One lane's turn: rows join, all take a step, those that are done leave."""
+        eldest = sorted(self._lanes.items(), key=lambda item: item[1].oldest)[:LANES]
+        key, lane = min(eldest, key=lambda item: item[1].turn)
+        self._turn += 1
+        lane.turn = self._turn
+        now = time.monotonic()
+        try:
+            for job in lane.fill(self.budget):
+                job.ticket.begun = job.ticket.begun or now
+            rows, share = lane.rows, lane.batch.size / self.budget
+            ended = lane.step() if rows else []
+        except Exception as error:
+            self._broken(key, lane, error)
+            return
+        waiting = sum(lane.waiting for lane in self._lanes.values())
+        self.meters.stepped(rows, share, time.monotonic() - now, waiting)
+        self._collect(ended)
+
+    def _collect(self, ended: list[tuple[Owner, Ended]]) -> None:
+        for (job, part, place), where in ended:
+            part.ended[place] = where
+            job.left -= 1
+            if not job.left and not job.over:
+                self._finish(job)
+        self._sweep()
+
+    def _broken(self, key: Hashable, lane: Lane, error: Exception) -> None:
+        """A step failed: whose fault is it? Each job in the batch goes on alone, and the one that fails again fails."""
+        inside = lane.inside
+        if len(inside) == 1:
+            self._failed(inside[0], error)
+            lane.clear()
+            return
+        log.warning("a step failed: its rows begin anew, each request alone", exc_info=error)
+        for job, alone in lane.apart().items():
+            self._lanes[key, job.number] = alone
+
+    def _finish(self, job: Job) -> None:
+        try:
+            answer: Any = job.task.finish()
+        except Exception as error:
+            self._failed(job, error)
+            return
+        job.done.set_result(answer)
+        self._jobs.discard(job)
+
+    def _failed(self, job: Job, error: Exception) -> None:
+        why = refusal(error)
+        if why is None:
+            log.error("a job failed", exc_info=error)
+        self._refuse(job, why or Refusal(500, INTERNAL))
+
+    def _refuse(self, job: Job, why: Refusal) -> None:
+        if not job.over:
+            job.done.set_exception(why)
+        self._jobs.discard(job)

@@ -1,0 +1,101 @@
+"""Running a server: a socket, signals that let it finish what it has begun, and log lines."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from anyorder.errors import UsageError
+from anyorder.serve.app import create
+from anyorder.serve.gate import Lines
+from anyorder.serve.served import Model
+from anyorder.serve.server import Server, Settings
+
+DRAINING = 30.0  # seconds that a server which stops waits for what it has begun
+STREAMS = 3.0  # seconds that connections which stay open have after that
+PAUSE = 0.05
+
+
+class Listening(uvicorn.Server):
+    """A server whose first signal lets nobody new in and finishes what it has; a second one stops it."""
+
+    def __init__(self, app: FastAPI) -> None:
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="on", server_header=False, date_header=False,
+            timeout_graceful_shutdown=int(STREAMS), timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
+        )  # fmt: skip
+        super().__init__(config)
+        self.served: Server = app.state.server
+        self._since: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: drain. Second: stop."""
+        if self._since is None:
+            self._since = time.monotonic()
+            self.served.engine.draining = True
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Every tenth of a second: stop once everything that was begun is done."""
+        if self._since is not None and not self.should_exit:
+            late = time.monotonic() - self._since > DRAINING
+            self.should_exit = late or not self.served.engine.held
+        return await super().on_tick(counter)
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes any that is free."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot listen on {host}, port {port}: {why}; choose another --port or --host") from None
+    return made
+
+
+def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) -> None:
+    """Serve until a signal says stop."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Lines())
+    for name in ("anyorder.serve", "uvicorn.error"):
+        log = logging.getLogger(name)
+        log.handlers, log.propagate = [handler], False
+    logging.getLogger("anyorder.serve").setLevel(logging.INFO)
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    Listening(create(models, settings)).run(sockets=[sock])
+
+
+class Background:
+    """A server on a thread of this process, for tests and measurements: `with Background(app) as url`."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.server, self.sock = Listening(app), bound("127.0.0.1", 0)
+        self.thread = threading.Thread(
+            target=lambda: asyncio.run(self.server.serve(sockets=[self.sock])), name="http", daemon=True
+        )
+
+    def __enter__(self) -> str:
+        self.thread.start()
+        while not self.server.started:
+            if not self.thread.is_alive():
+                raise RuntimeError("the server did not start")
+            time.sleep(PAUSE)
+        return f"http://127.0.0.1:{self.sock.getsockname()[1]}"
+
+    def __exit__(self, *_: object) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+        self.thread.join(timeout=DRAINING)

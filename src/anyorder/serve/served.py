@@ -1,0 +1,201 @@
+"""Served models: the same Translator and Writer as everywhere, whose generators hand their rows to the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from anyorder.core import Beam, Decoder, Step
+from anyorder.core.ragged import joined
+from anyorder.serve.engine import Engine
+from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
+from anyorder.serve.refusal import wrong
+from anyorder.text.batching import ALIKE, Progress, batches, silent
+from anyorder.text.generator import Generator, Whole
+from anyorder.text.plan import Plan
+from anyorder.text.results import Hypothesis
+from anyorder.text.rows import Batch, Input
+from anyorder.text.search import ALTERNATIVES, Found, Path
+from anyorder.text.translator import Translator
+from anyorder.text.writer import Writer
+
+Model = Translator | Writer
+
+
+class Served(Generator):
+    """A generator that hands its rows to the engine, and waits: to be used on a thread that has a ticket."""
+
+    def __init__(self, inner: Generator, engine: Engine) -> None:
+        super().__init__(inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name)
+        self.inner, self.engine = inner, engine
+
+    def write(
+        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+    ) -> list[list[list[Hypothesis]]]:
+        """As everywhere; with `keep` rows do not share batches, so that each knows what it cost."""
+        for one in plan.each:
+            self._check(self.inner.decoder(one))
+        written: list[list[list[Hypothesis]]] = self._ask(_Write(self.inner, inputs, plan, TICKET.get().listener, keep))
+        return written
+
+    def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
+        """As everywhere, on the model's thread."""
+        out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
+        return out
+
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], rescore: str) -> list[float]:
+        """As everywhere, on the model's thread."""
+        judge = partial(self.inner.judge, rescore=rescore)
+        out: list[float] = self._ask(_Passes(judge, pairs, (id(self.inner), rescore)))
+        return out
+
+    def _ask(self, task: Task) -> Any:
+        return self.engine.submit(task, TICKET.get()).done.result()
+
+    def _check(self, decoder: Decoder) -> None:
+        most = self.engine.limits.steps
+        if isinstance(decoder.steps, int) and decoder.steps > most:
+            raise wrong(f"{decoder.steps} steps are asked for, and {most} are allowed", "steps")
+
+
+@dataclass(eq=False)
+class _Passes:
+    """Something that a few passes answer, item by item: those of several requests are put together."""
+
+    answer: Callable[[Sequence[Any]], list[Any]]
+    items: Sequence[Any]
+    alike: Hashable
+    parts: list[Part] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
+
+    def prepare(self, others: Sequence[_Passes]) -> None:
+        tasks = [self, *others]
+        answers = iter(self.answer([item for task in tasks for item in task.items]))
+        for task in tasks:
+            task.answers = list(islice(answers, len(task.items)))
+
+    def finish(self) -> list[Any]:
+        return self.answers
+
+
+class _Piece(NamedTuple):
+    """Rows of a task that were prepared together, to be written by one order."""
+
+    plan: Plan
+    batch: Batch
+    inputs: list[int]  # which of the task's inputs each row is of
+    part: Part
+    steps: list[Step]  # of the one row, where paths are kept
+
+
+@dataclass(eq=False)
+class _Write:
+    """Inputs to be written by every order of a plan."""
+
+    generator: Generator
+    inputs: Sequence[Input]
+    plan: Plan
+    listener: Listener | None
+    keep: bool
+    parts: list[Part] = field(default_factory=list)
+    pieces: list[_Piece] = field(default_factory=list)
+
+    @property
+    def alike(self) -> Hashable:
+        """Sources of one direction, with as many lengths to propose and the same seed, are encoded together."""
+        return id(self.generator), self.plan.search.lengths, self.plan.writing.seed
+
+    def prepare(self, others: Sequence[_Write]) -> None:
+        """Sources of like size are encoded together, whoever asks."""
+        each = [(task, n) for task in (self, *others) for n in range(len(task.inputs))]
+        for some in batches([task.inputs[n].size for task, n in each], alike=ALIKE):
+            owners = [each[i] for i in some]
+            batch = self.generator.prepare([task.inputs[n] for task, n in owners], self.plan)
+            rows: dict[_Write, list[int]] = {}
+            for row, place in enumerate(batch.places):
+                rows.setdefault(owners[place.input][0], []).append(row)
+            for task, own in rows.items():
+                task.add(batch, own, [owners[batch.places[row].input][1] for row in own])
+
+    def add(self, batch: Batch, rows: list[int], inputs: list[int]) -> None:
+        """Rows of a batch that are this task's: a part for every order; where paths are kept, for every row."""
+        groups = [([row], [n]) for row, n in zip(rows, inputs, strict=True)] if self.keep else [(rows, inputs)]
+        for own, which in groups:
+            some = batch if len(own) == len(batch) else batch.take(own)
+            for one in self.plan.each:
+                self._add(one, some, which)
+
+    def _add(self, one: Plan, batch: Batch, inputs: list[int]) -> None:
+        steps: list[Step] = []
+        listener = partial(_kept, steps, self.listener) if self.keep else self.listener
+        generator, search, known = self.generator, one.search, sum(map(len, self.parts))
+        learned = id(generator.learned) if one.writing.order == "learned" else None
+        alone = object() if self.keep else None
+        words = replace(one.writing, seed=0)
+        part = Part(
+            (id(generator.model), words, search.beam, search.positions, learned, alone), generator.model,
+            generator.decoder(one), batch.context, batch.state, range(known, known + len(batch)), search.beam,
+            search.positions, ALTERNATIVES if self.keep else 0, listener,
+        )  # fmt: skip
+        self.parts.append(part)
+        self.pieces.append(_Piece(one, batch, inputs, part, steps))
+
+    def finish(self) -> list[list[list[Hypothesis]]]:
+        """For each input and each of its canvases the hypotheses, order by order."""
+        out: list[list[list[Hypothesis]]] = [[] for _ in self.inputs]
+        for piece in self.pieces:
+            found = self._found(piece)
+            written = self.generator.hypotheses(piece.batch, found, piece.plan)
+            for n, place, some in zip(piece.inputs, piece.batch.places, written, strict=True):
+                out[n] += [[] for _ in range(len(out[n]), place.canvas + 1)]
+                out[n][place.canvas] += some
+        return out
+
+    def _found(self, piece: _Piece) -> Found:
+        part, pad = piece.part, piece.batch.state.pad_id
+        ends = [part.ended[n] for n in range(len(part))]
+        tokens, logp = joined([e.tokens[None] for e in ends], pad), joined([e.logp[None] for e in ends])
+        path = partial(self._path, piece, ends[0]) if self.keep else None
+        return Found(tokens, logp, torch.stack([e.score for e in ends]), part.cost, path)
+
+    def _path(self, piece: _Piece, end: Ended, k: int) -> Path:
+        recipe = "autoregressive" if self.generator.causal else piece.plan.writing.name
+        first, cost = piece.batch.state, piece.part.cost
+        if end.path is None:
+            return Path(recipe, first, cost, steps=tuple(piece.steps))
+        tokens, logp, score, path, symbol, gain = (x[None] for x in (end.tokens, end.logp, end.score, *end.path))
+        return Path(recipe, first, cost, beam=(Beam(tokens, logp, score, path, symbol, gain, cost), k))
+
+
+def _kept(steps: list[Step], listener: Listener | None, row: int, taken: Step, n: int) -> None:
+    steps.append(taken)
+    if listener is not None:
+        listener(row, taken, n)
+
+
+class _Translator(Translator):
+    """A translator whose generators are served."""
+
+    engine: Engine
+
+    def generator(self, to: str, source: str | None = None) -> Served:
+        return Served(super().generator(to, source), self.engine)
+
+
+def served(name: str, model: Model, engine: Engine) -> Model:
+    """The same model, its rows written by the engine; what it needs later is loaded now."""
+    if isinstance(model, Writer):
+        writer = Writer(model.model, model.tokenizer, name)
+        writer.generator = Served(writer.generator, engine)
+        return writer
+    if model.beside is not None:
+        model.beside()
+    made = _Translator(model.model, model.tokenizer, model.languages, model.lengths, model.beside, model.policies, name)
+    made.engine = engine
+    return made

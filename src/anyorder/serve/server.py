@@ -1,0 +1,149 @@
+"""Server: the models, the engine and the rules that every dialect of the API works with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from anyorder.serve.engine import Engine
+from anyorder.serve.job import TICKET, Listener, Ticket
+from anyorder.serve.keys import Keys
+from anyorder.serve.limits import Limits
+from anyorder.serve.metrics import Meters
+from anyorder.serve.refusal import Refusal
+from anyorder.serve.served import Model, served
+from anyorder.text.batching import TOKEN_BUDGET
+from anyorder.text.translator import Translator
+
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a server is run."""
+
+    limits: Limits = field(default_factory=Limits)
+    keys: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()  # other sites whose pages may ask (CORS)
+    texts: bool = False  # write texts into the log
+    budget: int = TOKEN_BUDGET  # tokens in one batch, with padding
+
+
+class Server:
+    """What a request needs: models by their names, a way to have something written, and who may ask."""
+
+    def __init__(self, models: Mapping[str, Model], settings: Settings) -> None:
+        self.settings, self.limits = settings, settings.limits
+        self.meters = Meters()
+        self.engine = Engine(settings.limits, self.meters, settings.budget)
+        self.keys = Keys(settings.keys, settings.limits.rate)
+        self.models: dict[str, Model] = {name: served(name, model, self.engine) for name, model in models.items()}
+        self.started = int(time.time())
+        self._threads = ThreadPoolExecutor(settings.limits.queue + 1, thread_name_prefix="request")
+
+    # ------------------------------------------------------------------ models
+
+    def model(self, name: str | None) -> Model:
+        """A loaded model; the first one where none is named. Nothing is ever loaded for a request."""
+        if name is None:
+            return next(iter(self.models.values()))
+        if name not in self.models:
+            raise Refusal(404, f"no model {name!r} here; there are {', '.join(self.models)}", code="model_not_found",
+                          field="model")  # fmt: skip
+        return self.models[name]
+
+    @property
+    def translators(self) -> list[Translator]:
+        return [model for model in self.models.values() if isinstance(model, Translator)]
+
+    # ------------------------------------------------------------------ asking
+
+    def admit(self, request: Request, key: str | None = None) -> None:
+        """Let whoever asks in, or refuse: `key` is what the body says, else it is the header's."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        address = request.client.host if request.client else "unknown"
+        try:
+            request.scope["notes"]["asker"] = self.keys.admit(
+                key or (token.strip() if scheme.lower() == "bearer" else None), address
+            )
+        except Refusal as why:
+            self.meters.refused.labels("rate" if why.status == 429 else "key").inc()
+            raise
+
+    async def work(self, request: Request, sentences: int, job: Callable[[], Done]) -> Done:
+        """What `job` gives, on a thread of its own whose generators use the engine. A client that goes lets it go."""
+        ticket = self._ticket(request, sentences)
+        watch: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
+        try:
+            running: asyncio.Future[Any] = self._begin(ticket, job)
+            await asyncio.wait({running, watch}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise Refusal(499, "the client has gone")
+            answer: Done = await running
+            return answer
+        finally:
+            watch.cancel()
+            self._leave(request, ticket)
+
+    async def follow(
+        self,
+        request: Request,
+        sentences: int,
+        job: Callable[[], Any],
+        listener: Callable[[Callable[[Any], None]], Listener],
+    ) -> AsyncIterator[Any]:
+        """What is told while `job` runs, then ("end", what it gives). The first thing is None, once it was let in."""
+        ticket, loop = self._ticket(request, sentences), asyncio.get_running_loop()
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+        ticket.listener = listener(lambda event: _post(loop, heard, event))
+        watch = asyncio.ensure_future(_gone(request))
+        watch.add_done_callback(lambda _: heard.put_nowait(_END))
+        try:
+            yield None
+            running = self._begin(ticket, job)
+            running.add_done_callback(lambda _: heard.put_nowait(_END))
+            while (event := await heard.get()) is not _END:
+                yield event
+            if running.done():
+                yield "end", await running
+        finally:
+            watch.cancel()
+            self._leave(request, ticket)
+
+    def _ticket(self, request: Request, sentences: int) -> Ticket:
+        if sentences > self.limits.sentences:
+            raise Refusal(400, f"{sentences} texts in one request, and {self.limits.sentences} are allowed")
+        request.scope["notes"]["sentences"] = sentences
+        return self.engine.admit(max(1, sentences))
+
+    def _begin(self, ticket: Ticket, job: Callable[[], Done]) -> asyncio.Future[Done]:
+        context = contextvars.copy_context()
+        context.run(TICKET.set, ticket)
+        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, job)
+
+    def _leave(self, request: Request, ticket: Ticket) -> None:
+        self.engine.leave(ticket)
+        if ticket.begun is not None:
+            request.scope["notes"]["waited"] = round(ticket.begun - ticket.arrived, 4)
+
+
+_END = object()
+
+
+def _post(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Any], event: Any) -> None:
+    """From the model's thread to the event loop; a loop that has stopped hears nothing."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+
+async def _gone(request: Request) -> None:
+    """Returns when the client closes its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

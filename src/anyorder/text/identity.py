@@ -1,0 +1,27 @@
+"""What made an output, beside its settings: this version, and what is in the model's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from anyorder.files import digest
+from anyorder.models import catalog
+
+if TYPE_CHECKING:
+    from anyorder.text.plan import Plan
+
+
+def identity(model: str, plan: Plan) -> dict[str, str]:
+    """The version of this package, and a fingerprint of the model; of one on a hub its name alone."""
+    from anyorder import __version__
+
+    folder = catalog.locate(model)
+    if folder is None:
+        return {"version": __version__, "model": model}
+    parts = [folder.path]
+    if plan.choosing.rescore == "ar" and folder.beside is not None:
+        parts.append(folder.beside.path)
+    orders = [one.order for one in plan.writing.each]
+    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
+    return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}
