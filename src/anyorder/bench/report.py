@@ -46,9 +46,9 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     where = (translator.languages.index(origin), translator.languages.index(to))
     lines = asked.sources[: asked.sentences]
     encoded = translator.tokenizer.encode(lines, origin)
-    sizes = torch.tensor([len(e) for e in encoded])
-    lengths = translator.lengths[f"{origin}-{to}"].propose(sizes, LENGTHS)[0].tolist()
-    jobs = [Job(e, length) for e, some in zip(encoded, lengths, strict=True) for length in some]
+    generator = translator.generator(to)
+    blanks = generator.propose([len(e) for e in encoded], generator.encode(encoded), LENGTHS)
+    jobs = [Job(e, len(blank.tokens)) for e, some in zip(encoded, blanks, strict=True) for blank in some]
     text = [_opening(translator, asked, len(lines))]
     rows: list[run.Line] = []
     if asked.shipped:
@@ -64,6 +64,7 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
         text += ["## Beside an autoregressive model\n", run.markdown(rows)]
         if asked.references:
             text += [_bleu(written, asked.references[: len(lines)])]
+    text += ["## What a pass costs\n", run.markdown(run.halves(translator, lines, to, note))]
     if asked.references:
         text += ["## What int8 changes\n", _rounded(translator, asked, to, note)]
     text += ["## How cost grows\n", growth.markdown(growth.growth(translator.model, asked.repeats, note))]

@@ -20,8 +20,15 @@ from anyorder.core import Decoder
 from anyorder.models import engines
 from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
+from anyorder.models.machine import side_by_side
+from anyorder.text.batching import ALIKE, batches
+from anyorder.text.plan import Plan
+from anyorder.text.results import ranked
+from anyorder.text.rows import Input
 
 STEPS = 10
+ROUNDS = 3  # of what is compared with other engines
+OURS = {"one length": Plan.of(lengths=1), "as it comes": Plan()}  # beside an autoregressive model
 BEAM = 4
 BAN = (0, 1, 2, 3, 4)  # <s>, </s>, <pad>, <unk>, <mask>
 Note = Callable[[str], None]
@@ -162,48 +169,82 @@ def latency(s: Workbench, n: int, note: Note) -> list[Line]:
 def autoregressive(
     translator: Any, ar: Any, sources: Sequence[str], to: str, note: Note
 ) -> tuple[list[Line], dict[str, list[str]]]:
-    """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside annealed T = 10.
+    """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside ours as it comes.
 
-    The rows, and what each side wrote.
+    Ours and Hugging Face's are given ids; each engine makes batches in its own way, and CTranslate2 has a worker per
+    thread in bulk, which is its fastest. The rows, and what each side wrote.
     """
     language = translator.direction(to, None)
     direction = (translator.languages.index(language[0]), translator.languages.index(language[1]))
     sentences = translator.tokenizer.encode(sources, language[0])
     hf = engines.to_hugging_face(ar.model, direction)
     tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
-    counts = translator.lengths["-".join(language)]
-    lengths = counts.propose(torch.tensor([len(s) for s in sentences]), 1)[0][:, 0].tolist()
-    jobs = [Job(s, length) for s, length in zip(sentences, lengths, strict=True)]
-    ours, decoder = f"ours, annealed T = {STEPS}, one length", recipes.annealed(STEPS)
+    generator, threads = translator.generator(to), torch.get_num_threads()
+    order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
+    ours = [f"ours, {generator.settled(plan).writing.name}, {name}" for name, plan in OURS.items()]
+    single: dict[str, Callable[[list[int]], list[list[int]]]] = {
+        name: partial(_written, generator, plan, sentences) for name, plan in zip(ours, OURS.values(), strict=True)
+    }
+    single["HF generate, AR greedy"] = lambda part: engines.generate(hf, ar.model, [sentences[i] for i in part])
+    bulk = dict(single)
+    groups = [order[i : i + 64] for i in range(0, len(order), 64)]  # a plain generate is given like sentences
+    bulk["HF generate, AR greedy"] = lambda part: [
+        row for some in groups for row in single["HF generate, AR greedy"](some)
+    ]
     with tempfile.TemporaryDirectory() as folder:
-        runs: dict[str, Callable[[list[int]], list[list[int]]]] = {
-            ours: lambda part: decode_jobs(translator.model, [jobs[i] for i in part], direction, BAN, decoder),
-            "HF generate, AR greedy": lambda part: engines.generate(hf, ar.model, [sentences[i] for i in part]),
-        }
         for quantization in (None, "int8"):
-            engine = engines.to_ctranslate2(hf, tokens, Path(folder) / str(quantization), quantization)
             name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
-            runs[name] = partial(_translate2, engine, ar.model, tokens, sentences)
-        order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-        groups = [order[i : i + 64] for i in range(0, len(order), 64)]
-        # An engine has its own batches; a plain generate is given sentences of like length, 64 at a time.
-        sides = [
-            Side(name, lambda run=run, parts=groups if "HF" in name else [order]: [run(part) for part in parts])  # type: ignore[misc]
-            for name, run in runs.items()
-        ]
-        timings = interleaved(sides, 3, note)
+            for runs, workers in ((single, 1), (bulk, threads)):
+                engine = engines.to_ctranslate2(hf, tokens, Path(folder) / name, quantization, workers)
+                runs[name] = partial(_translate2, engine, ar.model, tokens, sentences)
+        timings = interleaved([Side(name, partial(run, order)) for name, run in bulk.items()], ROUNDS, note)
         rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
-        quantiles = one_by_one({name: lambda i, run=run: run([i % len(jobs)]) for name, run in runs.items()}, 50)  # type: ignore[misc]
+        quantiles = one_by_one({name: lambda i, run=run: run([i % len(sentences)]) for name, run in single.items()}, 50)  # type: ignore[misc]
         for k, quantile in enumerate(("p50", "p95")):
-            what, first = f"a sentence each, one at a time, {quantile}", quantiles[ours][k]
+            what, first = f"a sentence each, one at a time, {quantile}", quantiles[ours[0]][k]
             rows += [Line("shipped", what, name, q[k], q[k] / first, "—") for name, q in quantiles.items()]
-    written: dict[str, list[str]] = {}
+    written = {}
     for timing in timings:
-        ids: list[list[int]] = [[] for _ in sentences]
-        for i, row in zip(order, (row for part in timing.output for row in part), strict=True):
-            ids[i] = row
-        written[timing.name] = translator.tokenizer.decode(ids, to)
+        ids = dict(zip(order, timing.output, strict=True))
+        written[timing.name] = translator.tokenizer.decode([ids[i] for i in range(len(sentences))], to)
     return rows, written
+
+
+def _written(generator: Any, plan: Plan, sentences: Sequence[list[int]], part: list[int]) -> list[list[int]]:
+    """The best ids of some sentences, as the generator gives them."""
+    found = generator.generate([Input(tuple(sentences[i])) for i in part], plan)
+    return [list(ranked(some)[0].ids) for some in found]
+
+
+def halves(translator: Any, sources: Sequence[str], to: str, note: Note) -> list[Line]:
+    """What one pass costs: the source encoded, and a canvas of the likeliest length through the rest, once; bulk."""
+    generator = translator.generator(to)
+    encoded = translator.tokenizer.encode(sources, translator.direction(to, None)[0])
+    plan = Plan.of("left2right", lengths=1)
+    parts = batches([len(ids) for ids in encoded], alike=ALIKE)
+    inputs = [[Input(tuple(encoded[i])) for i in part] for part in parts]
+    made = [generator.prepare(some, plan) for some in inputs]
+    model = generator.model
+
+    def encode() -> None:
+        for _ in side_by_side(lambda some: generator.encode([i.source for i in some]), inputs):
+            pass
+
+    @torch.inference_mode()
+    def states(batch: Any) -> None:
+        model.hidden(batch.context, batch.state.tokens)
+
+    def canvas() -> None:
+        for _ in side_by_side(states, made):
+            pass
+
+    rows = []
+    for name, run in (("the sources encoded", encode), ("one pass over the canvases", canvas)):
+        timing = interleaved([Side(name, run)], ROUNDS, note)[0]
+        bound = limit.seconds(limit.products(run))
+        rows.append(Line("shipped", name, "ours", timing.seconds, 1.0, "—"))
+        rows.append(Line("shipped", name, "the limit (matrix products)", bound, bound / timing.seconds, "—"))
+    return rows
 
 
 def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:

@@ -50,9 +50,12 @@ ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
     "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'."
 )
-ORDERS_HELP = f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares."
+ORDERS_HELP = (
+    f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares. "
+    "[default: the model's own; easy-first beside --count, --steps, --among or --beam]"
+)
 Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
-Orders = Annotated[str, typer.Option("--order", "-O", help=ORDERS_HELP, rich_help_panel=PLAN)]
+Orders = Annotated[str | None, typer.Option("--order", "-O", help=ORDERS_HELP, rich_help_panel=PLAN)]
 CountOption = Annotated[
     str | None,
     typer.Option(

@@ -30,7 +30,7 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option(help="Its translations, line by line."), READ] = None,
     model: o.TranslationModel = "de-en",
     limit: Annotated[int | None, typer.Option(min=1, help="At most that many lines, from the first.")] = None,
-    order: o.Orders = "easy-first",
+    order: o.Orders = None,
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,

@@ -25,7 +25,9 @@ def reproduce(
     tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]"),
                      READ] = None,
     test_set: Annotated[str, typer.Option("--set", help="The test set of the paper's tables.")] = "test_2016_flickr",
-    others: Annotated[str, typer.Option(help="Further test sets of the first table, by commas.")] = "tatoeba-test",
+    others: Annotated[str, typer.Option(help="Further test sets of the first table, by commas.")] = (
+        "test_2017_flickr,tatoeba-test"
+    ),
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
     quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
 ) -> None:  # fmt: skip

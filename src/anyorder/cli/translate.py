@@ -28,7 +28,7 @@ def translate(
     to: Annotated[str, typer.Option("--to", "-t", help="Language to translate into.")] = ...,  # type: ignore[assignment]
     source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
     model: o.TranslationModel = "de-en",
-    order: o.Orders = "easy-first",
+    order: o.Orders = None,
     count: o.CountOption = None,
     steps: o.Steps = None,
     among: o.Among = None,

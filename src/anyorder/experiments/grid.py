@@ -41,6 +41,13 @@ FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, 
     ("adaptive Gibbs, corrected, T = 20", "adaptive-gibbs(20)", "L", None, 1, 1),
     ("WINO 0.6/0.9", "wino(0.6, 0.9)", "L", None, 1, 1),
 )
+CHOICES = (  # what a user would pick from, at most 60 passes per sentence, as (name, order, beam, lengths)
+    ("mask-predict, T = 4, 1 length", "mask-predict(4)", 1, 1),
+    ("mask-predict, T = 4, 4 lengths", "mask-predict(4)", 1, 4),
+    ("mask-predict, T = 10, 5 lengths", "mask-predict(10)", 1, 5),
+    ("left2right, b = 4, 1 length", "left2right", 4, 1),
+)
+DECIDING = ("uniform", "left2right", "least2most", "easy-first", "learned")  # does the order matter?
 COSTLY = 3  # the last of these are tried when all others are done
 EARLY = 200  # sentences of the headline table that come before everything else is begun
 EVERYTHING = 1 << 30  # sentences: as many as there are
@@ -53,7 +60,7 @@ class Scope:
     """What a report is about."""
 
     main: str = "test_2016_flickr"  # the test set of the paper's tables
-    others: tuple[str, ...] = ("tatoeba-test",)
+    others: tuple[str, ...] = ("test_2017_flickr", "tatoeba-test")
     val: str = "val"
     directions: tuple[str, ...] = ("de-en", "en-de")
     learned: frozenset[str] = frozenset()  # directions that have a policy
@@ -160,6 +167,12 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
         for order in ("left2right", "easy-first", "learned"):
             rows[f"{order}, T = L, AR rescoring"] = linear(here, direction, order, "1", "L*")
         rows["left2right, b = 4, T = L, AR rescoring"] = linear(here, direction, "left2right", "4", "L*")
+    if not scope.quick:
+        for name, order, beam, lengths in CHOICES:
+            cell = Cell(corpus, direction, order, beam=beam, lengths=lengths)
+            rows[name] = Row(cell, scope.criterion)
+            if scope.autoregressive:
+                rows[f"{name}, AR rescoring"] = Row(cell, "ar")
     rows["easy-first, T = 10, ⌈L/T⌉"] = constant(here, direction, "easy-first", 10, "⌈L/T⌉")
     rows["least2most, T = 10, L→1"] = constant(here, direction, "least2most", 10, "L→1")
     if scope.autoregressive:
@@ -176,12 +189,21 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
 
 
 def whole(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
-    """Rows of the first table for all sentences of a test set: those that cost little, and the best."""
+    """Rows of the first table for all sentences of a test set: the baseline, and what a user would pick from."""
     if scope.quick:
         return {}
-    cheap = ("autoregressive", "least2most, T = 10")
-    rows = headline(scope, corpus, direction)
-    return {name: row for name, row in rows.items() if name.startswith(cheap) or name.endswith("polished")}
+    chosen = ("autoregressive", *(name for name, *_ in CHOICES))
+    return {name: row for name, row in headline(scope, corpus, direction).items() if name.startswith(chosen)}
+
+
+def deciding(scope: Scope, corpus: str, direction: str) -> dict[str, list[Row]]:
+    """Does the order matter? Each order at T = L with 4 lengths, on all sentences; uniform with each of its seeds."""
+    if scope.quick:
+        return {}
+    here = replace(scope, main=corpus)
+    seeds = {order: range(scope.seeds if order == "uniform" else 1) for order in DECIDING}
+    rows = {order: [linear(here, direction, order, "1", "L", seed) for seed in some] for order, some in seeds.items()}
+    return {order: [row for row in some if row is not None] for order, some in rows.items() if any(some)}
 
 
 def watches(scope: Scope) -> list[Watch]:
@@ -211,6 +233,9 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     deep = [row for corpus in sets for d in scope.directions for row in _deep(scope, corpus, d)]
     first = [row for corpus in sets for d in scope.directions for row in headline(scope, corpus, d).values()]
     cheapest = [row for corpus in sets for d in scope.directions for row in whole(scope, corpus, d).values()]
+    orders = [
+        row for corpus in sets for d in scope.directions for some in deciding(scope, corpus, d).values() for row in some
+    ]
     cheap, costly = _frontier_rows(scope, scope.directions[:1])
     out: list[Task] = [*_jobs(results, tables, scope.limit)]
     out += [*_jobs(results, deep, min(EARLY, scope.headline)), *watches(scope)]
@@ -221,7 +246,7 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     out += _jobs(results, [*cheap, *costly], scope.limit)
     out += _jobs(results, first, scope.headline)
     out += _jobs(results, widest, scope.limit)
-    out += _jobs(results, cheapest, EVERYTHING)
+    out += _jobs(results, [*cheapest, *orders], EVERYTHING)
     return list(dict.fromkeys(out))
 
 

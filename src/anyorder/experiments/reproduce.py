@@ -85,6 +85,8 @@ def all_rows(scope: Scope) -> Iterator[Row]:
     for corpus in (scope.main, *scope.others):
         for direction in scope.directions:
             yield from grid.headline(scope, corpus, direction).values()
+            for some in grid.deciding(scope, corpus, direction).values():
+                yield from some
     for direction in scope.directions:
         yield from tables.linear_rows(scope, direction).values()
         yield from tables.constant_rows(scope, direction).values()
@@ -122,6 +124,7 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
         Heading("How good, and at what cost"),
         *(Shown(tables.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
         *_whole_sets(results, scope),
+        *_orders(results, scope),
     ]
 
 
@@ -130,6 +133,13 @@ def _whole_sets(results: Results, scope: Scope) -> list[Block]:
     every = [tables.whole(results, scope, corpus) for corpus in (scope.main, *scope.others)]
     more = [table for table in every if any(int(row[2]) > scope.headline for row in table.rows)]
     return [Heading("On whole test sets"), *map(Shown, more)] if more else []
+
+
+def _orders(results: Results, scope: Scope) -> list[Block]:
+    """Does the order matter? Where anything of it is measured."""
+    every = [tables.orders(results, scope, corpus) for corpus in (scope.main, *scope.others)]
+    done = [table for table in every if any(row[2] != tables.MISSING for row in table.rows)]
+    return [Heading("Does the order matter?"), *map(Shown, done)] if done else []
 
 
 def _verdicts(judged: Sequence[Finding]) -> TextTable:

@@ -80,6 +80,32 @@ def whole(results: Results, scope: Scope, corpus: str) -> TextTable:
     return _beside_baseline(results, scope, corpus, done, grid.EVERYTHING)
 
 
+def orders(results: Results, scope: Scope, corpus: str) -> TextTable:
+    """Does the order matter? Each order beside the uniform one (its first seed), over the sentences that all have."""
+    out, counts = [], []
+    for direction in scope.directions:
+        rows = grid.deciding(scope, corpus, direction)
+        sentences = results.common(row for some in rows.values() for row in some)
+        counts.append(sentences)
+        for order, some in rows.items():
+            found = [m for row in some if (m := results.measure(row, sentences)) is not None]
+            if not found:
+                out.append([title(direction), order, MISSING, "", ""])
+                continue
+            text = _mean([m.quality.bleu for m in found])
+            against = None if order == "uniform" else results.compare([(some[0], rows["uniform"][0])], sentences)
+            tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
+            out.append([title(direction), order, text, *tail])
+    many = " and ".join(str(n) for n in dict.fromkeys(counts))
+    return TextTable(["", "order", "BLEU", "Δ uniform", "p"], out, f"{corpus}, {many} sentences, T = L, 4 lengths.")
+
+
+def _mean(values: list[float]) -> str:
+    """Mean, with the standard deviation where there are several."""
+    mean = f"{statistics.mean(values):.2f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.2f}"
+
+
 def _beside_baseline(
     results: Results, scope: Scope, corpus: str, rows: Mapping[str, Mapping[str, Row]], most: int
 ) -> TextTable:
@@ -158,9 +184,7 @@ def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> s
     """Mean ± standard deviation of the uniform order over its seeds."""
     rows = [grid.linear(scope, direction, "uniform", "1", "L", seed) for seed in range(scope.seeds)]
     values = [m.quality.bleu for r in rows if r is not None and (m := results.measure(r, sentences)) is not None]
-    if len(values) < 2:
-        return None
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+    return _mean(values) if len(values) > 1 else None
 
 
 def table2(results: Results, scope: Scope) -> TextTable:

@@ -52,9 +52,14 @@ class EncodedContext:
 
 
 class ConditionalMasked(nn.Module):
-    """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019)."""
+    """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019).
+
+    y_i is read off the state of column i − 1 (the delimiter before the first symbol is column −1), as in an
+    autoregressive decoder: one that becomes this model has to learn to look to its right, and nothing anew.
+    """
 
     kind = "cmlm"
+    order = "mask-predict(4)"  # how it writes unless it is told otherwise
 
     def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
@@ -85,11 +90,11 @@ class ConditionalMasked(nn.Module):
         return torch.log_softmax(self.length_lin(context.summary), 1)
 
     def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
-        return self._states(context, tokens)[:, 1:-1]
+        return self._states(context, tokens)[:, : tokens.shape[1]]
 
     def hidden_at(self, context: EncodedContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only, sorted by row: (M, D); the last layer computes no others."""
-        columns, slot = columns_of(n, i + 1, len(tokens))
+        columns, slot = columns_of(n, i, len(tokens))
         return self._states(context, tokens, columns)[n, slot]
 
     def _states(self, context: EncodedContext, tokens: Tensor, columns: Columns = None) -> Tensor:

@@ -33,6 +33,7 @@ from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place
 from anyorder.text.scoring import Whole
 from anyorder.text.search import Found, alive, search
+from anyorder.text.writing import COMPOSED
 
 _METER = Lock()  # batches that run side by side add to one cost
 
@@ -98,7 +99,7 @@ class Generator:
         self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
-        decoders = [(one, self.decoder(one)) for one in plan.each]
+        decoders = [(one, self.decoder(one)) for one in self.settled(plan).each]
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
         for window in _windows([i.size for i in inputs]):
             made = side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan), window)
@@ -199,8 +200,13 @@ class Generator:
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
         return [[blank(*one) for one in zip(*row, strict=True)] for row in rows]
 
+    def settled(self, plan: Plan) -> Plan:
+        """A plan without an order has the one of the model's kind."""
+        return plan if self.causal else plan.settled(getattr(self.model, "order", COMPOSED))
+
     def decoder(self, plan: Plan) -> Decoder:
         """The composition of a plan with one order, for this model: it writes text only."""
+        plan = self.settled(plan)
         if self.causal:
             _check_causal(plan, self.name)
             return replace(

@@ -14,7 +14,7 @@ from anyorder.core import Decoder, Order, fixed
 from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
 from anyorder.text.checked import check_types
-from anyorder.text.writing import Writing
+from anyorder.text.writing import COMPOSED, Writing
 
 Rescore = Literal["written", "path", "pll", "ar", "marginal"]
 Normalise = Literal["mean", "sum"]
@@ -72,7 +72,8 @@ def _at_least_one(part: object, *names: str) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a user may choose about a generation. The defaults are easy-first, one symbol per step, T = L.
+    """Everything a user may choose about a generation. By default a model writes in its own way: mostly easy-first, one
+    symbol per step, T = L.
 
     `Plan.of("easy-first", steps=10, beam=4, rescore="ar")` sorts words into the three parts.
     """
@@ -96,6 +97,10 @@ class Plan:
     def each(self) -> tuple[Plan, ...]:
         """A plan for each of several orders, "a | b"; mostly this one alone."""
         return tuple(replace(self, writing=one) for one in self.writing.each)
+
+    def settled(self, own: str = COMPOSED) -> Plan:
+        """With an order where none was given: a model's `own`, which a beam, with one position per step, cannot be."""
+        return replace(self, writing=self.writing.settled(COMPOSED if self.search.searches else own))
 
     def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""

@@ -47,6 +47,7 @@ REGIONS: dict[str, Callable[..., Region]] = {
     "masked": lambda: masked, "everywhere": lambda: everywhere, "revisit": lambda: revisit, "block": block,
     "dilated": dilated,
 }  # fmt: skip
+COMPOSED = "easy-first"  # the order that other options compose with, where none is given
 SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
 _CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\(([^()]*)\))?\s*")
 
@@ -55,8 +56,8 @@ _CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\(([^()]*)\))?\s*")
 class Writing:
     """What makes a Decoder. An option that could have no effect beside the others is refused."""
 
-    order: str | Order | Decoder = "easy-first"  # a strategy, a sum of features, a recipe such as "mask-predict(10)",
-    # a policy's file, or one's own; "a | b" is several, whose candidates are compared with each other
+    order: str | Order | Decoder | None = None  # a strategy, a sum of features, a recipe such as "mask-predict(10)", a
+    # policy's file, or one's own; "a | b" is several, whose candidates are compared with each other; None: the model's
     count: int | str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions per step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
@@ -74,6 +75,13 @@ class Writing:
     def name(self) -> str:
         """What a trace calls it."""
         return self.order if isinstance(self.order, str) else "custom"
+
+    def settled(self, own: str = COMPOSED) -> Writing:
+        """With an order where none was given: `own`, or easy-first where other options say how to compose one."""
+        if self.order is not None:
+            return self
+        composed = self.count or self.steps or self.among or self.order_temperature or self.conditionals != "visible"
+        return replace(self, order=COMPOSED if composed else own)
 
     @property
     def length(self) -> Length | None:
@@ -93,7 +101,7 @@ class Writing:
     def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
         """The composition, never writing the symbols `ban`; `named` are further orders by their names ("learned")."""
         try:
-            composed = self._compose(named or {})
+            composed = self.settled()._compose(named or {})
             symbols = self._symbols(composed.symbols)
         except PlanError:
             raise

@@ -101,7 +101,8 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
 
     def finish(best: Path) -> None:
         shutil.copyfile(out / TOKENIZER, best / TOKENIZER)
-        shutil.copyfile(lengths, best / LENGTHS)
+        if not hasattr(model, "log_length"):  # it predicts lengths itself
+            shutil.copyfile(lengths, best / LENGTHS)
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     identity, settings = _identity(config, stage, out)
