@@ -19,6 +19,7 @@ from anyorder.models.translation import SpecialIds
 from anyorder.training.checkpoint import read_log
 from anyorder.training.config import ConfigError
 from anyorder.training.learn_order import policy_config, task_of, train_policy
+from anyorder.training.order_tasks import some_rows
 from anyorder.training.rewards import edit_distance
 
 CONFIG = """
@@ -110,6 +111,15 @@ def test_episodes_are_canvases_of_the_references_length(model: Path, tmp_path: P
     lengths = state.masked.sum(-1)
     texts = [row[:n] for row, n in zip(references.tolist(), lengths.tolist(), strict=True)]
     assert edit_distance(state, texts).tolist() == (-lengths).tolist()  # all masks: everything is wrong
+
+
+def test_episodes_of_a_draw_are_of_like_length_and_every_pair_is_drawn() -> None:
+    g = torch.Generator().manual_seed(0)
+    draws = [some_rows(1000, 5, g)[0] for _ in range(400)]
+    assert all(len(set(rows)) == 5 and max(rows) - min(rows) < 40 for rows in draws)
+    drawn = {row for rows in draws for row in rows}
+    assert len(drawn) > 700 and max(drawn) < 1000
+    assert sorted(some_rows(3, 3, g)[0]) == [0, 1, 2] and len(some_rows(2, 5, g)[0]) == 5
 
 
 def test_a_hugging_face_masked_lm_learns_an_order_too(tmp_path: Path) -> None:

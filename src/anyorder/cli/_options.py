@@ -134,6 +134,14 @@ TraceFile = Annotated[
     WRITTEN,
 ]
 View = Annotated[bool, typer.Option("--view", help="Play the writing in the browser.", rich_help_panel=SHOW)]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Work on a Ray cluster: its address (127.0.0.1:6379, auto), or local for one of this machine alone.",
+        rich_help_panel="Who works",
+    ),
+]
 LanguageModel = Annotated[
     str, typer.Option("--model", "-m", help="A masked LM: a folder, or a name on the Hugging Face hub.")
 ]

@@ -13,16 +13,15 @@ import typer
 from anyorder.cli._terminal import visible
 
 if TYPE_CHECKING:
+    from anyorder.cluster.crew import Crew, Work
     from anyorder.cluster.job import Job
     from anyorder.cluster.shards import Report, Shard
 
 QUOTED = 5  # errors that are shown
 
 
-def run(job: Job, workers: int | None = None) -> bool:
-    """Do a job; whether all of it was done."""
-    from anyorder.cluster.processes import Processes
-
+def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
+    """Do a job, on local processes or on the Ray cluster of that address; whether all of it was done."""
     begun = time.monotonic()
     done = 0
 
@@ -32,8 +31,8 @@ def run(job: Job, workers: int | None = None) -> bool:
         advance(shard, report)
 
     try:
-        with _bar(job) as advance:
-            outcome = job.run(lambda work: Processes(work, workers), count)
+        with hired(workers, ray) as who, _bar(job) as advance:
+            outcome = job.run(who, count)
     except BaseException as problem:
         if done:
             print(
@@ -50,6 +49,20 @@ def run(job: Job, workers: int | None = None) -> bool:
         f"{passes:,} passes, {work:,.0f} seconds of work, {seconds:,.0f} here"
     )
     return not outcome.failed and not outcome.bad_rows
+
+
+@contextmanager
+def hired(workers: int | None, ray: str | None) -> Iterator[Callable[[Work], Crew]]:
+    """Who works: processes of this machine, or actors of a Ray cluster."""
+    if ray is None:
+        from anyorder.cluster.processes import Processes
+
+        yield lambda work: Processes(work, workers)
+        return
+    from anyorder.cluster.on_ray import Actors, cluster
+
+    with cluster(ray):
+        yield lambda work: Actors(work, workers)
 
 
 def _say(job: Job, reports: list[Report], failed: dict[int, str]) -> None:

@@ -108,6 +108,7 @@ def map(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one a core, or a GPU]", rich_help_panel=_WHO)
     ] = None,
+    ray: o.Ray = None,
 ) -> None:  # fmt: skip
     """Do something with every row of a corpus: many processes, many machines, and it can be stopped at any moment.
 
@@ -138,7 +139,7 @@ def map(
     from anyorder.cli._shards import run
     from anyorder.cluster.job import Job
 
-    if not run(Job(task, place, output, kind and kind.value, shard_size), workers):
+    if not run(Job(task, place, output, kind and kind.value, shard_size), workers, ray):
         raise typer.Exit(1)
 
 

@@ -42,10 +42,12 @@ class Outcome:
 
     @property
     def rows(self) -> int:
+        """Rows of all shards."""
         return sum(report.rows for report in self.reports.values())
 
     @property
     def bad_rows(self) -> int:
+        """Rows that failed, of all shards."""
         return sum(report.failed for report in self.reports.values())
 
 
@@ -73,6 +75,7 @@ class Job:
 
     @property
     def work(self) -> Work:
+        """What a worker is told."""
         return Work(self.task, self.output, self.kind, key_of(self.said), self.identity)
 
     def run(self, who: Crew, progress: Progress = lambda shard, report: None) -> Outcome:

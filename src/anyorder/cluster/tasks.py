@@ -86,6 +86,7 @@ class Task:
 
     @property
     def plan(self) -> Plan:
+        """How to generate, as the options say."""
         options = {**DEFAULTS[self.name], **self.options}
         return Plan.of(**options, nbest=self.n) if self.name == "translate" else Plan.of(**options)
 
@@ -151,22 +152,27 @@ class Opened:
             return [Answer(error=first_line(error))]
 
     def translate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Translations of a column."""
         task = self.task
         found = self.held.translate([text for (text,) in rows], task.to, source=task.source, plan=task.plan)
         return [Answer([h.text for h in t.hypotheses], [h.score for h in t.hypotheses], t.error or "") for t in found]
 
     def fill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Fillings of a column of texts with masks."""
         return [_filled(some) for some in self.held.fill([text for (text,) in rows], self.task.n, **self.task.options)]
 
     def infill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Fillings of a column of texts with gaps."""
         task = self.task
         return [_filled(self.held.infill(text, list(task.length), task.n, **task.options)) for (text,) in rows]
 
     def generate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Texts that begin with a column of prompts."""
         task = self.task
         return [_filled(self.held.generate(task.length[0], task.n, text, **task.options)) for (text,) in rows]
 
     def score(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Scores of a column of texts, or of pairs."""
         if self.task.pairs:
             sources, targets = zip(*rows, strict=True)
             return [Answer(scores=[s]) for s in self.held.score(sources, targets, self.task.to)]

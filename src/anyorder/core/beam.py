@@ -49,6 +49,7 @@ def beam(
 ) -> Beam:
     """The K best (Y, Z) paths of each of N rows, by s(h).
 
+    `context` is what `model.encode` gave, `state` where to begin, both N rows: one per input and target length.
     Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols
     (default: K, or all there are).
     `coordinate_score=False` leaves log p(z) out of s(h); at τ = 0 positions are ranked but certain, and add nothing.

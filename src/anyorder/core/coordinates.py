@@ -150,6 +150,7 @@ class Coordinates:
 
     @cached_property
     def reads(self) -> frozenset[str]:
+        """The fields of a view that its order and count need."""
         return self.order.reads | self.count.reads
 
     def logits(self, state: State, view: View, region: Tensor) -> Tensor:
@@ -200,7 +201,11 @@ class Coordinates:
         return torch.full_like(x, -torch.inf).scatter(-1, best, 0.0).masked_fill(~region, -torch.inf)
 
     def choose(self, state: State, view: View, region: Tensor | None = None) -> Choice:
-        """The coordinates, among the region's candidates or those of them that are given, (N, L)."""
+        """z (N, L) bool and log p(z) (N,): the candidates ranked by φ (plus noise if τ > 0), as many as the count says.
+
+        `view` is the model's look at `state`, with the fields of `reads`. Candidates are those of `among`, or of them
+        only `region` (N, L) bool.
+        """
         region = self.among.candidates(state) if region is None else region
         x = self.logits(state, view, region)
         key = x
@@ -224,6 +229,7 @@ class Coordinates:
         return Choice(z, logz.to(state.score.dtype))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What order, count and region carry along after z (N, L) was chosen."""
         carried = self.order.remember(state, view, z) | self.count.remember(state, view, z)
         return carried | self.among.remember(state, z)
 

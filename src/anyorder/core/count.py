@@ -44,6 +44,7 @@ class Count:
     )
 
     def __call__(self, state: State, view: View, ranked: Ranked) -> Tensor:
+        """z (N, L) bool: which of the ranked positions are taken, at least `minimum` per row."""
         z = self.take(state, view, ranked) & ranked.region
         if not self.minimum:
             return z
@@ -150,19 +151,19 @@ def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
     real_number("the ε of kl_stable", epsilon, 0)
     whole_number("the history of kl_stable", history)
 
-    def calm(state: State, view: View) -> Tensor:
+    def settled(state: State, view: View) -> Tensor:
         """(N, L) int64: for how many steps in a row each position has been stable."""
         assert view.full is not None
         before = state.recall("position:distribution", torch.nan)  # nothing to compare with: never less than ε
         kl = (view.full.exp() * (view.full - before)).sum(-1)
-        return torch.where(kl < epsilon, state.recall("position:calm", 0) + 1, 0)
+        return torch.where(kl < epsilon, state.recall("position:settled", 0) + 1, 0)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
-        return (calm(state, view) >= history) & (view.logp.exp() > p)
+        return (settled(state, view) >= history) & (view.logp.exp() > p)
 
     def remember(state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         assert view.full is not None
-        return {"position:distribution": view.full, "position:calm": calm(state, view)}
+        return {"position:distribution": view.full, "position:settled": settled(state, view)}
 
     name = f"kl_stable({p:g}, {epsilon:g}, {history})"
     return Count(name, take, frozenset({"logp", "full"}), fixes="which", remember=remember)

@@ -27,6 +27,7 @@ class Times:
         whole_number("the factor of Times", self.factor)
 
     def __call__(self, length: Tensor) -> Tensor:
+        """The number of steps of canvases of these lengths, (N,) → (N,)."""
         return length * self.factor
 
 

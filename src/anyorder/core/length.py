@@ -29,6 +29,7 @@ class Known:
     """A length that is decided before generation begins."""
 
     def finish(self, state: State) -> State:
+        """Nothing is left to do: the length was known."""
         return state
 
 
@@ -66,6 +67,7 @@ class Counts(Known):
         return slope, intercept, max(float(residual) ** 0.5, 0.5)
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         whole_number("the number of length candidates", n)
         slope, intercept, deviation = self._line()
         source = source_lengths.cpu()
@@ -91,6 +93,7 @@ class Given(Known):
     lengths: int | Tensor
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         value = torch.as_tensor(self.lengths, device=source_lengths.device).expand(len(source_lengths))
         return value[:, None].clone(), torch.zeros(len(value), 1, device=value.device)
 
@@ -102,6 +105,7 @@ class Predicted(Known):
     log_length: Callable[[Any], Tensor]
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         logp = self.log_length(context)
         logp = logp.masked_fill(torch.arange(logp.shape[1], device=logp.device) < 1, -torch.inf)
         best, lengths = logp.topk(n, -1)
@@ -116,6 +120,7 @@ class UntilEos:
     eos_id: int
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         return Given(self.longest).propose(source_lengths, n)
 
     def finish(self, state: State) -> State:

@@ -38,6 +38,7 @@ class PathPlanning(Replacing):
         real_number("the η of path planning", self.eta, 0)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         assert view.current is not None
         score = torch.where(z, view.logp, self.eta * view.current)
         new = write(state, z, view)
@@ -70,6 +71,7 @@ class ReMDM(Replacing):
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         written = state.open & ~state.masked & ~z
         u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
         return Edited(erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None])), z)
@@ -90,6 +92,7 @@ class TakeBack(Replacing):
         real_number("the p of taking back", self.p, 0, 1)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         new = write(state, z, view)
         written = new.open & ~new.masked
         again = look(new, written, reads=frozenset({"current"}), conditionals="masked")
@@ -122,6 +125,7 @@ class Metropolis(Replacing):
             raise ValueError(f"the correction is for one coordinate a step, not {c.count.name}")
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and keep it with the probability that makes the chain stationary at p."""
         c = self.coordinates
         region = c.among.candidates(state)
 

@@ -60,6 +60,7 @@ class Cell:
 
     @property
     def causal(self) -> bool:
+        """Is it the autoregressive model?"""
         return self.order == "autoregressive"
 
     def plan(self) -> Plan:
@@ -84,6 +85,7 @@ class Candidate:
 
     @property
     def length(self) -> int:
+        """Symbols, at least 1, to divide by."""
         return max(1, len(self.ids))
 
 
@@ -119,6 +121,7 @@ class Job:
 
     @property
     def title(self) -> str:
+        """What progress is shown under."""
         c = self.cell
         return f"{c.order} b={c.beam} T={c.steps} {c.direction}" + (
             "" if self.criterion == "written" else f" {self.criterion}"
@@ -161,6 +164,7 @@ class Store:
         os.replace(new, path)
 
     def chunk(self, job: Job) -> Chunk | None:
+        """What was decoded and kept of a job; None if nothing was."""
         content = self.read(self.of(job))
         if content is None:
             return None

@@ -88,6 +88,7 @@ class Scope:
 
     @property
     def constant_columns(self) -> tuple[str, ...]:
+        """The columns of Table 3."""
         if self.quick:
             return ("uniform", "least2most", "easy-first")
         return tuple(name for name in CONSTANT if any(self.order(name, d) for d in self.directions))
@@ -100,10 +101,12 @@ class Scope:
 
     @property
     def budgets(self) -> tuple[int, ...]:
+        """The numbers of steps T of Table 3."""
         return BUDGETS[:1] if self.quick else BUDGETS
 
     @property
     def counts(self) -> tuple[str, ...]:
+        """The o_t of Table 3 that can be measured; * is rescored."""
         return COUNTS if self.autoregressive else tuple(c for c in COUNTS if "*" not in c)
 
 

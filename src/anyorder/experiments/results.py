@@ -44,10 +44,12 @@ class Measured:
 
     @cached_property
     def quality(self) -> Quality:
+        """BLEU, chrF, tokenised BLEU."""
         return quality(self.texts, self.corpus)
 
     @cached_property
     def statistics(self) -> NDArray[np.float64]:
+        """What BLEU is a function of, a row per sentence."""
         return statistics(self.texts, self.corpus.references)
 
     @property
@@ -57,10 +59,12 @@ class Measured:
 
     @property
     def head_rows(self) -> float:
+        """Positions projected onto the vocabulary per sentence."""
         return self.spent.head_rows / len(self.texts)
 
     @property
     def seconds(self) -> float:
+        """CPU seconds per sentence."""
         return self.spent.seconds / len(self.texts)
 
 
@@ -73,12 +77,14 @@ class Results:
         self._measured: dict[tuple[Row, int], Measured] = {}
 
     def corpus(self, cell: Cell) -> EvalSet:
+        """The sentences of a cell, read once."""
         key = (cell.corpus, cell.direction)
         if key not in self._corpora:
             self._corpora[key] = load_test_set(self.data, *key)
         return self._corpora[key]
 
     def jobs(self, row: Row, sentences: int) -> list[Job]:
+        """What is to be decoded for a row's first sentences."""
         return row.jobs(sentences, len(self.corpus(row.cell)))
 
     def _decodings(self, row: Row) -> list[Job]:

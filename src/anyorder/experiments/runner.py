@@ -33,6 +33,7 @@ class Setting:
 
     @property
     def store(self) -> Store:
+        """Where results are kept, by configuration."""
         return Store(self.cache, self.identity)
 
 

@@ -62,12 +62,14 @@ class Tokenizer:
         return str(tokeniser.tokenize(normaliser.normalize(text), return_str=True, escape=False))
 
     def save(self, path: Path | str) -> None:
+        """Write tokenizer.json."""
         data = json.loads(self.inner.to_str())
         data["anyorder"] = {"moses": self.moses, **({} if self.words is None else {"words": self.words})}
         Path(path).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
+        """Read a tokenizer.json."""
         from tokenizers import Tokenizer as Inner
 
         data = json.loads(Path(path).read_text(encoding="utf-8"))

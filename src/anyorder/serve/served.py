@@ -42,6 +42,9 @@ class Served(Generator):
         for one in plan.each:
             self._check(self.inner.decoder(one))
         written: list[list[list[Hypothesis]]] = self._ask(_Write(self.inner, inputs, plan, TICKET.get().listener, keep))
+        meters = self.engine.meters.tokens
+        meters.labels("read").inc(sum(len(one.source) for one in inputs))
+        meters.labels("written").inc(sum(len(h.ids) for each in written for some in each for h in some))
         return written
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:

@@ -38,6 +38,7 @@ class Prepared:
 
 
 def read_pairs(corpus: ParallelText, data: Data) -> files.Pairs:
+    """Parallel text as configured: files, a TSV, a dataset of the hub, or a copy task."""
     root = Path(data.root)
     if corpus.copy:
         return files.copy_task(corpus.copy, corpus.seed)

@@ -28,6 +28,8 @@ RowQuality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and
 
 @dataclass(frozen=True)
 class Reward:
+    """What a step is paid: the change of a quality, less a price per step."""
+
     quality: RowQuality
     dense: bool = True
     price: float = 0.0  # λ

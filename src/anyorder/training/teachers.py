@@ -24,7 +24,9 @@ ENGINES = ("anyorder", "ctranslate2")
 class Teacher(Protocol):
     """Sources → candidates for each, the best first."""
 
-    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]: ...
+    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
+        ...
 
 
 class Ours:
@@ -35,6 +37,7 @@ class Ours:
         self.plan = plan_of(self.model, beam)
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
         name = "-".join(self.model.languages[k] for k in direction)
         generator = Generator(self.model, direction, self.lengths.get(name))
         found = generator.generate([Input(tuple(source)) for source in sources], self.plan)
@@ -54,6 +57,7 @@ class CTranslate2:
         self.making = Lock()
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
         from anyorder.models.engines import ctranslate2_candidates
 
         return ctranslate2_candidates(self._engine(direction), self.model, self.tokens, sources, self.beam, n)
