@@ -16,7 +16,7 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", NoneType: "No
 def check_types(part: Any) -> None:
     """Raises PlanError for the first field of a dataclass whose value is of no type that it may have."""
     for field in fields(part):
-        value, kinds = getattr(part, field.name), _kinds(type(part))[field.name]
+        value, kinds = getattr(part, field.name), _kinds(part.__class__)[field.name]
         if not any(_fits(value, kind) for kind in kinds):
             words = [word for kind in kinds if kind is not NoneType for word in _said(kind)]
             wanted = " or ".join([", ".join(words[:-1])] * (len(words) > 1) + words[-1:])
@@ -24,7 +24,7 @@ def check_types(part: Any) -> None:
 
 
 @cache
-def _kinds(part: type) -> dict[str, tuple[Any, ...]]:
+def _kinds(part: Any) -> dict[str, tuple[Any, ...]]:
     """The types that each field may have."""
     hints = get_type_hints(part).items()
     return {name: get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,) for name, hint in hints}

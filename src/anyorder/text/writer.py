@@ -11,10 +11,11 @@ from torch import Tensor
 
 from anyorder.core import Cost, unroll
 from anyorder.errors import TextError
-from anyorder.text.generator import Generator, Whole
+from anyorder.text.generator import Generator
 from anyorder.text.plan import WRITING, Plan, planned
 from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
 from anyorder.text.rows import Canvas, Input
+from anyorder.text.scoring import Whole
 from anyorder.traces.trace import Trace
 
 MASKS = ("[MASK]", "<mask>")  # how people write a mask, whatever the model's own is
