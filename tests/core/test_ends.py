@@ -104,14 +104,14 @@ def settings() -> Iterator[tuple[str, Callable[[Any], Decoder], set[Any]]]:
         needed = [p.name for p in inspect.signature(family).parameters.values() if p.default is p.empty]
         for one in [*parameters, *({"size", "history"} & {*inspect.signature(family).parameters})]:
             rest = {n: given[n] for n in needed if n != one}
-            odd: set[Any] = {0, 1.5, 2.5, math.inf, 1e-320} if one in fractions else {None}
-            odd |= {-1, -0.5, -math.inf} if one in ("f", "gamma") else set()
+            odd: set[Any] = {0, 1.5, 2.5, 1e-320} if one in fractions else {None}
+            odd |= {-1, -0.5} if one in ("f", "gamma") else set()
             yield f"{name}'s {one}", lambda v, f=family, one=one, rest=rest: f(**rest, **{one: v}), odd
     yield "steps", lambda v: Decoder(Coordinates(leftmost), steps=v), {None}
     yield "Times", lambda v: Decoder(Coordinates(leftmost), steps=Times(v)), set()
-    warm = {0, 1.5, 2.5, math.inf, 1e-320}
+    warm = {0, 1.5, 2.5, 1e-320}
     yield "τ", lambda v: Decoder(Coordinates(leftmost, temperature=v)), warm
-    yield "noise", lambda v: Decoder(Coordinates(leftmost + v * random)), {*warm, -1, -0.5, -math.inf, True}
+    yield "noise", lambda v: Decoder(Coordinates(leftmost + v * random)), {*warm, -1, -0.5, True}
     yield "temperature", lambda v: Decoder(Coordinates(leftmost), Symbols(v)), warm
     yield "top_k", lambda v: Decoder(Coordinates(leftmost), Symbols(1.0, top_k=v)), {None}
     yield "top_p", lambda v: Decoder(Coordinates(leftmost), Symbols(1.0, top_p=v)), {None, 1e-320}

@@ -44,6 +44,8 @@ def evaluate(
     polish: o.Polish = 0,
     order_temperature: o.OrderTemperature = 0.0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
     output: Annotated[
@@ -64,6 +66,7 @@ def evaluate(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
         normalise=normalise.value, samples=samples, polish=polish, order_temperature=order_temperature, seed=seed,
+        most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):

@@ -13,8 +13,9 @@ def whole_number(name: str, value: Any, least: int = 1) -> None:
 
 
 def real_number(name: str, value: Any, low: float = -math.inf, high: float = math.inf) -> None:
-    """Raises ValueError unless `value` is a number from `low` to `high`; NaN never is."""
-    if not isinstance(value, bool) and isinstance(value, int | float) and low <= value <= high:
+    """Raises ValueError unless `value` is a number from `low` to `high`; NaN and infinity never are."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    if plain and math.isfinite(value) and low <= value <= high:
         return
     bounds = "" if low == -math.inf else f" of at least {low:g}" if high == math.inf else f" from {low:g} to {high:g}"
     raise ValueError(f"{name} must be a number{bounds}, got {value}")

@@ -20,8 +20,7 @@ from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Choosing, Plan
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Input
-from anyorder.text.scoring import Whole
+from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, Found, Path
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer

@@ -8,12 +8,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from anyorder.core import Decoder, Order, fixed
 from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
-from anyorder.text.checked import check_types
+from anyorder.text.checks import positive, whole_number
 from anyorder.text.writing import COMPOSED, Writing
 
 Rescore = Literal["written", "path", "pll", "ar", "marginal"]
@@ -28,10 +28,13 @@ class Search:
     beam: int = 1  # K = K″, hypotheses and symbols
     positions: int = 1  # K′, positions per hypothesis
     lengths: int = 4  # target lengths tried, where they are not given
+    most_passes: int = 100_000  # of a canvas through the model, for one text: a plan that would need more is refused
+    most_memory: float = 2.0  # gigabytes that the hypotheses of one text may take, by the estimate made beforehand
 
     def __post_init__(self) -> None:
-        check_types(self)
-        _at_least_one(self, "beam", "positions", "lengths")
+        for name in ("beam", "positions", "lengths", "most_passes"):
+            whole_number(name, getattr(self, name))
+        positive("most_memory", self.most_memory, zero=False)
 
     @property
     def searches(self) -> bool:
@@ -50,24 +53,21 @@ class Choosing:
     nbest: int = 1
 
     def __post_init__(self) -> None:
-        check_types(self)
-        _at_least_one(self, "nbest", "samples")
+        whole_number("nbest", self.nbest)
+        whole_number("samples", self.samples)
+        whole_number("polish", self.polish, least=0)
+        if self.rescore not in get_args(Rescore):
+            raise PlanError(f"rescore is one of {', '.join(get_args(Rescore))}; got {self.rescore!r}")
+        if self.normalise not in get_args(Normalise):
+            raise PlanError(f"normalise is {' or '.join(get_args(Normalise))}; got {self.normalise!r}")
         if self.rescore != "marginal" and self.samples != Choosing.samples:
             raise PlanError("samples are those of rescore 'marginal': leave them out, or choose by that")
-        if self.polish < 0:
-            raise PlanError(f"polish is a number of rounds, at least 0, got {self.polish}")
         if self.polish and self.rescore not in WHOLE:
             raise PlanError("polish compares whole candidates: choose them by rescore 'ar' or 'pll'")
 
     def of(self, score: float, length: int) -> float:
         """What a candidate of `length` symbols is worth, from the score Σ log p of the whole."""
         return score / max(1, length) if self.normalise == "mean" else score
-
-
-def _at_least_one(part: object, *names: str) -> None:
-    for name in names:
-        if getattr(part, name) < 1:
-            raise PlanError(f"{name} must be at least 1, got {getattr(part, name)}")
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class Plan:
         """With an order where none was given: a model's `own`, which a beam, with one position per step, cannot be."""
         return replace(self, writing=self.writing.settled(COMPOSED if self.search.searches else own))
 
-    def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
+    def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""
-        decoder = self.writing.decoder(ban, named)
+        decoder = self.writing.decoder(ban, own)
         if self.choosing.rescore == "marginal":
             self._check_marginal(decoder)
         if self.search.searches:
@@ -142,7 +142,8 @@ class Plan:
 
 PARTS: dict[type, tuple[str, ...]] = {part: tuple(f.name for f in fields(part)) for part in (Writing, Search, Choosing)}
 OPTIONS = tuple(name for names in PARTS.values() for name in names)
-WRITING, SEARCHING = PARTS[Writing], PARTS[Search]
+WRITING = PARTS[Writing]
+LIMITS = ("most_passes", "most_memory")  # every method heeds them
 _WHY = {
     "lengths": "the length is given",
     "beam": "one hypothesis is followed",
@@ -166,6 +167,6 @@ def planned(method: str, takes: tuple[str, ...], plan: Plan | None, options: Map
         raise PlanError(f"give {method} a plan or options, not both: {', '.join(options)} would have no effect")
     made = Plan.of(**options) if plan is None else plan
     for name in changed(made.writing) + changed(made.search) + changed(made.choosing):
-        if name not in takes:
+        if name not in (*takes, *LIMITS):
             raise PlanError(f"{method} has no use for {name}: {_WHY[name]} (leave {name} out)")
     return made

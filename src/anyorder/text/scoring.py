@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,19 +14,10 @@ from anyorder.text.batching import batches, padded
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
     from anyorder.text.plan import Plan
-    from anyorder.text.rows import Batch
+    from anyorder.text.rows import Batch, Whole
     from anyorder.text.search import Found
 
 AROUND = 4  # symbols that a model may put around a source and a target
-
-
-class Whole(NamedTuple):
-    """A text that is scored: its source, and which of its symbols count."""
-
-    source: Sequence[int]
-    tokens: Sequence[int]
-    start: int
-    stop: int
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:

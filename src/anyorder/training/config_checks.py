@@ -41,8 +41,10 @@ def check(config: Config) -> None:
         _must(stage.name not in config.distill, f"{where}: [distill] has that name too")
         _check_stage(stage, where)
         ways = ["-".join(data.languages), "-".join(reversed(data.languages))]
-        one = stage.direction in ("", *ways)
-        _must(one, f"{where}: direction must be {ways[0]}, {ways[1]} or left out, not {stage.direction!r}")
+        _must(
+            stage.direction in ("", *ways),
+            f"{where}: direction must be {ways[0]}, {ways[1]} or left out, not {stage.direction!r}",
+        )
         seen.add(stage.name)
     for name, one in config.distill.items():
         _check_distillation(one, f"distill.{name}", name)
