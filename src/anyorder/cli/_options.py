@@ -102,6 +102,16 @@ Polish = Annotated[
     ),
 ]
 TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
+MostPasses = Annotated[
+    int,
+    typer.Option(
+        "--most-passes", min=1, help="Refuse what would take more passes than this a text.", rich_help_panel=SPEED
+    ),
+]
+MostMemory = Annotated[
+    float,
+    typer.Option("--most-memory", help="Refuse what would take more gigabytes a text.", rich_help_panel=SPEED),
+]
 Int8 = Annotated[
     bool, typer.Option("--int8", help="Round matrix products to 8 bits: faster, not exact.", rich_help_panel=SPEED)
 ]
@@ -133,7 +143,7 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 
 def steps_of(text: str | None) -> int | str | None:
     """A number of steps as a number; words as they are."""
-    return int(text) if text is not None and text.isdecimal() else text
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def lengths_of(text: str) -> range:

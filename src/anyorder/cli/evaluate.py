@@ -41,6 +41,8 @@ def evaluate(
     rescore: o.RescoreOption = o.Rescore.written,
     polish: o.Polish = 0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
     output: Annotated[
@@ -63,7 +65,7 @@ def evaluate(
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        polish=polish, seed=seed,
+        polish=polish, seed=seed, most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     plan = o.make_plan(**given)
     named = source is None and reference is None and data is not None

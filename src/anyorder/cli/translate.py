@@ -40,6 +40,8 @@ def translate(
     polish: o.Polish = 0,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
     nbest: Annotated[int, typer.Option(help="Candidates per sentence.", rich_help_panel=o.SHOW)] = 1,
@@ -93,7 +95,7 @@ def translate(
         positions=positions, lengths=lengths, rescore=rescore.value, polish=polish, temperature=temperature, seed=seed,
         nbest=nbest,
     )  # fmt: skip
-    plan = o.make_plan(**given)
+    plan = o.make_plan(**given, most_passes=most_passes, most_memory=most_memory)
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
     from anyorder.text.identity import identity

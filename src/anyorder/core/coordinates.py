@@ -60,10 +60,13 @@ def _revisit(state: State) -> Tensor:
 revisit = Region("revisit", _revisit, _open, remember=lambda state, z: {"position:visits": _visits(state) + z.long()})
 
 
+WIDEST = 1 << 16  # of dilated blocks, which keep a number for each place
+
+
 def block(size: int) -> Region:
     """Blocks of `size` open positions, left to right: the masked positions of the first unfinished one."""
-    if size < 1:
-        raise ValueError(f"block needs a size of at least 1, got {size}")
+    if not isinstance(size, int) or size < 1:
+        raise ValueError(f"block needs a size of at least 1, a whole number, got {size}")
 
     def extent(state: State) -> Tensor:
         missing = state.masked
@@ -76,8 +79,8 @@ def block(size: int) -> Region:
 
 def dilated(size: int) -> Region:
     """Within each block of `size`, positions far apart together: every size/2-th, then every size/4-th, … (DUS)."""
-    if size < 1:
-        raise ValueError(f"dilated needs a size of at least 1, got {size}")
+    if not isinstance(size, int) or not 1 <= size <= WIDEST:
+        raise ValueError(f"dilated needs a size from 1 to {WIDEST:,}, a whole number, got {size}")
     strides = [s for s in (size >> k for k in range(1, size.bit_length() + 1)) if s] or [1]
     levels = [next(level for level, s in enumerate(strides) if place % s == 0) for place in range(size)]
     blocks = block(size)
@@ -123,7 +126,7 @@ class Coordinates:
     reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass per step
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if not 0 <= self.temperature < torch.inf:
             raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")

@@ -108,7 +108,7 @@ class Predicted(Known):
         """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         logp = self.log_length(context)
         logp = logp.masked_fill(torch.arange(logp.shape[1], device=logp.device) < 1, -torch.inf)
-        best, lengths = logp.topk(n, -1)
+        best, lengths = logp.topk(min(n, logp.shape[1]), -1)
         return lengths, best
 
 

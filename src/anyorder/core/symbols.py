@@ -32,7 +32,7 @@ class Symbols:
     renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
+        if not 0 <= self.temperature < torch.inf:
             raise ValueError(f"temperature must be ≥ 0 (0 is greedy), got {self.temperature}")
         if self.top_k is not None and self.top_k < 1:
             raise ValueError(f"top_k must be ≥ 1, got {self.top_k}")

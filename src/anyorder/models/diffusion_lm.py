@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
+from anyorder.models.hub import check_type, quiet
 
 
 class DiffusionLM(nn.Module):
@@ -144,10 +145,12 @@ def load_diffusion_lm(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(path_or_name)
+    check_type(Path(where))
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            where, dtype=dtype, output_loading_info=True, trust_remote_code=False
-        )
+        with quiet():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, output_loading_info=True, trust_remote_code=False
+            )
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # missing, damaged, code of its own …: as many types as causes
         raise ModelError(

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from anyorder.serve.language import detect
 from anyorder.serve.refusal import wrong
+from anyorder.text.blanks import GAP
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
-from anyorder.text.writer import GAP, Writer
+from anyorder.text.writer import Writer
 
 Decode = Callable[[Sequence[int]], str]
 Top = tuple[tuple[str, float], ...]  # the likeliest symbols of a position, with log p

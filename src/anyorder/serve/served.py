@@ -17,10 +17,10 @@ from anyorder.serve.engine import Engine
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
-from anyorder.text.generator import Generator, Whole
+from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Input
+from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, Found, Path
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer

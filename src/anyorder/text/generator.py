@@ -11,11 +11,12 @@ Step by step it is `prepare` (inputs → rows with their contexts and first stat
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,22 +27,14 @@ from anyorder.errors import PlanError, TextError
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text.batching import ALIKE, TOKEN_BUDGET, WINDOW, Progress, batches, padded, seeds, silent
-from anyorder.text.plan import WHOLE, Plan, changed
+from anyorder.text.effort import expected
+from anyorder.text.plan import LIMITS, WHOLE, Plan, changed
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Canvas, Input, Place
+from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole
 from anyorder.text.search import Found, alive, search
 from anyorder.text.writing import COMPOSED
 
 _METER = Lock()  # batches that run side by side add to one cost
-
-
-class Whole(NamedTuple):
-    """A text that is scored: its source, and which of its symbols count."""
-
-    source: Sequence[int]
-    tokens: Sequence[int]
-    start: int
-    stop: int
 
 
 @dataclass
@@ -106,6 +99,7 @@ class Generator:
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
         decoders = [(one, self.decoder(one)) for one in self.settled(plan).each]
+        expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
         for window in _windows([i.size for i in inputs]):
             made = side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan), window)
@@ -197,9 +191,9 @@ class Generator:
         if length is None:
             raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
         with torch.inference_mode():
-            lengths, logp = length.propose(torch.tensor(sizes), n, context)
+            lengths, logp = length.propose(torch.tensor(sizes), min(n, self.room), context)
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
-        return [[blank(*one) for one in zip(*row, strict=True)] for row in rows]
+        return [list(_once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]
 
     def settled(self, plan: Plan) -> Plan:
         """A plan without an order has the one of the model's kind."""
@@ -251,12 +245,16 @@ class Generator:
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""
+        return [float(sum(logp)) if ids else -math.inf for ids, logp in self.score_each(pairs)]
+
+    def score_each(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
+        """As `score`, symbol by symbol."""
         ends = [self.model.special.eos] if self.causal else []
-        usable = [i for i, (_, target) in enumerate(pairs) if target]
-        wholes = [Whole(pairs[i][0], [*pairs[i][1], *ends], 0, len(pairs[i][1]) + len(ends)) for i in usable]
-        out = [0.0] * len(pairs)
-        for i, values in zip(usable, self.log_probs(wholes), strict=True):
-            out[i] = float(values.sum())
+        wholes = [Whole(source, [*target, *ends], 0, len(target) + len(ends)) for source, target in pairs]
+        usable = [i for i, whole in enumerate(wholes) if whole.tokens]
+        out = [Scored(tuple(whole.tokens), ()) for whole in wholes]
+        for i, values in zip(usable, self.log_probs([wholes[i] for i in usable]), strict=True):
+            out[i] = Scored(out[i].ids, tuple(values.tolist()))
         return out
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
@@ -288,9 +286,18 @@ def _windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
         yield [[window[i] for i in part] for part in batches([sizes[i] for i in window], alike=ALIKE)]
 
 
+def _once(canvases: Iterable[Canvas]) -> Iterable[Canvas]:
+    """Of canvases of the same length the likeliest, which comes first; none that can not be."""
+    seen: dict[int, Canvas] = {}
+    for canvas in canvases:
+        if not seen or canvas.log_length > -torch.inf:
+            seen.setdefault(len(canvas.tokens), canvas)
+    return seen.values()
+
+
 def _check_causal(plan: Plan, name: str) -> None:
     """Refuse what has no meaning for a model that writes from left to right to its own end."""
-    free = {"temperature", "top_k", "top_p", "seed", "beam"}
+    free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
     for option in changed(plan.writing) + changed(plan.search):
         if option not in free:
             raise PlanError(

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from anyorder.core import Decoder, Order, fixed
 from anyorder.errors import PlanError
+from anyorder.text.checks import positive, whole_number
 from anyorder.text.writing import COMPOSED, Writing
 
 Rescore = Literal["written", "path", "pll", "ar"]
@@ -25,9 +26,13 @@ class Search:
     beam: int = 1  # K = K″, hypotheses and symbols
     positions: int = 1  # K′, positions per hypothesis
     lengths: int = 4  # target lengths tried, where they are not given
+    most_passes: int = 100_000  # of a canvas through the model, for one text: a plan that would need more is refused
+    most_memory: float = 2.0  # gigabytes that the hypotheses of one text may take, by the estimate made beforehand
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "beam", "positions", "lengths")
+        for name in ("beam", "positions", "lengths", "most_passes"):
+            whole_number(name, getattr(self, name))
+        positive("most_memory", self.most_memory, zero=False)
 
     @property
     def searches(self) -> bool:
@@ -44,19 +49,12 @@ class Choosing:
     nbest: int = 1
 
     def __post_init__(self) -> None:
-        _at_least_one(self, "nbest")
+        whole_number("nbest", self.nbest)
+        whole_number("polish", self.polish, least=0)
         if self.rescore not in get_args(Rescore):
             raise PlanError(f"rescore is one of {', '.join(get_args(Rescore))}; got {self.rescore!r}")
-        if self.polish < 0:
-            raise PlanError(f"polish is a number of rounds, at least 0, got {self.polish}")
         if self.polish and self.rescore not in WHOLE:
             raise PlanError("polish compares whole candidates: choose them by rescore 'ar' or 'pll'")
-
-
-def _at_least_one(part: object, *names: str) -> None:
-    for name in names:
-        if getattr(part, name) < 1:
-            raise PlanError(f"{name} must be at least 1, got {getattr(part, name)}")
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,9 @@ class Plan:
         """With an order where none was given: a model's `own`, which a beam, with one position per step, cannot be."""
         return replace(self, writing=self.writing.settled(COMPOSED if self.search.searches else own))
 
-    def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
+    def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""
-        decoder = self.writing.decoder(ban, named)
+        decoder = self.writing.decoder(ban, own)
         if self.search.searches:
             count = decoder.coordinates.count
             if count != fixed(1):
@@ -118,6 +116,7 @@ class Plan:
 PARTS: dict[type, tuple[str, ...]] = {part: tuple(f.name for f in fields(part)) for part in (Writing, Search, Choosing)}
 OPTIONS = tuple(name for names in PARTS.values() for name in names)
 WRITING, CHOICES = PARTS[Writing], PARTS[Choosing]
+LIMITS = ("most_passes", "most_memory")  # every method heeds them
 _WHY = {
     "lengths": "the length is given",
     "beam": "one hypothesis is followed",
@@ -139,6 +138,6 @@ def planned(method: str, takes: tuple[str, ...], plan: Plan | None, options: Map
         raise PlanError(f"give {method} a plan or options, not both: {', '.join(options)} would have no effect")
     made = Plan.of(**options) if plan is None else plan
     for name in changed(made.writing) + changed(made.search) + changed(made.choosing):
-        if name not in takes:
+        if name not in (*takes, *LIMITS):
             raise PlanError(f"{method} has no use for {name}: {_WHY[name]} (leave {name} out)")
     return made

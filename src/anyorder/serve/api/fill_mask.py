@@ -12,8 +12,9 @@ from anyorder.serve.api.ours import fits
 from anyorder.serve.how import Asked, Text
 from anyorder.serve.refusal import wrong
 from anyorder.serve.server import Server
+from anyorder.text.blanks import MASKS
 from anyorder.text.results import Filling
-from anyorder.text.writer import MASKS, Writer
+from anyorder.text.writer import Writer
 
 
 class Parameters(Asked):
