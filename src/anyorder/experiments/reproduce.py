@@ -17,7 +17,7 @@ from anyorder.experiments.grid import Scope
 from anyorder.experiments.orders import Cluster, clusters, monotone_share
 from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Text, Viewer, markdown, page, steps_of
 from anyorder.experiments.results import Results, Row, record
-from anyorder.experiments.runner import Setting, run_all
+from anyorder.experiments.runner import Setting, Spread, run_all
 from anyorder.experiments.tables import TextTable, title
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
@@ -42,6 +42,7 @@ def reproduce(
     cache: Path | None = None,
     jobs: int | None = None,
     minutes: float | None = None,
+    spread: Spread | None = None,
 ) -> Written:
     """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
     identity = identify(model)
@@ -51,7 +52,7 @@ def reproduce(
     )
     setting = Setting(model, data, cache or out / "cells", identity)
     results = Results(setting.store, data)
-    left = run_all(grid.schedule(scope, results), setting, jobs, minutes)
+    left = run_all(grid.schedule(scope, results), setting, jobs, minutes, spread)
     write_report(results, scope, out, model, left)
     return Written(out, left)
 
