@@ -73,6 +73,7 @@ class Stage:
     name: str
     objective: str  # masked-lm | masked-translation | autoregressive | cmlm
     steps: int  # updates
+    direction: str = ""  # "de-en": pairs are learnt in this direction alone, as the paper's baselines are; empty: both
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
     target: str = ""  # one of [distill], or a folder that `anyorder distill` wrote: its pairs instead of the data's
     back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets

@@ -47,6 +47,11 @@ def check(config: Config) -> None:
         _must(own, f"{where}: every stage needs a name of its own, without slashes")
         _must(stage.name not in config.distill, f"{where}: [distill] has that name too")
         _check_stage(stage, where)
+        ways = ["-".join(data.languages), "-".join(reversed(data.languages))]
+        _must(
+            stage.direction in ("", *ways),
+            f"{where}: direction must be {ways[0]}, {ways[1]} or left out, not {stage.direction!r}",
+        )
         seen.add(stage.name)
     for name, one in config.distill.items():
         _check_distillation(one, f"distill.{name}", name)
@@ -121,6 +126,8 @@ def _check_stage(stage: Stage, where: str) -> None:
     _must(not (stage.target and stage.back), f"{where}: give target or back, not both")
     single = (stage.target or stage.back) and stage.objective == "masked-lm"
     _must(not single, f"{where}: masked-lm learns from single sentences; target and back are pairs")
+    directed = stage.direction and stage.objective == "masked-lm"
+    _must(not directed, f"{where}: masked-lm learns from single sentences, which have no direction")
     _must(0 <= stage.mask_low <= stage.mask_high <= 1, f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
     plain = (stage.copies, stage.own, stage.check) == (1, 0.0, 0.0)
     cmlm = f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart"
