@@ -51,6 +51,27 @@ def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
     return not outcome.failed and not outcome.bad_rows
 
 
+def forecast(job: Job, rows: float | None = None) -> None:
+    """What a job will take, from a few rows tried here: a table, and how many workers to take."""
+    from anyorder.cluster.calculator import layouts, measure, recommended
+
+    rates = measure(job)
+    found = sum(shard.size for shard in job.shards) / max(rates.row_bytes, 1)
+    count = found if rows is None else rows
+    typer.echo(
+        f"one worker here: {rates.rows:.1f} rows/s, {rates.tokens:,.0f} tokens/s, {rates.load:.1f} s to load; "
+        f"{rates.row_bytes:.0f} bytes per row, so about {count:,.0f} rows"
+    )
+    typer.echo(f"{'workers':>8} {'hours':>10} {'machine-hours':>14} {'of ideal':>9}  limited by")
+    every = layouts(count, rates)
+    for p in every:
+        typer.echo(
+            f"{p.workers:>8} {p.seconds / 3600:>10.2f} {p.busy / 3600:>14.1f} {p.efficiency:>9.0%}  {p.bottleneck}"
+        )
+    best = recommended(every)
+    typer.echo(f"recommended: {best.workers} workers, done in {best.seconds / 3600:.2f} hours")
+
+
 @contextmanager
 def hired(workers: int | None, ray: str | None) -> Iterator[Callable[[Work], Crew]]:
     """Who works: processes of this machine, or actors of a Ray cluster."""

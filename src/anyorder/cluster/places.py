@@ -108,6 +108,11 @@ def _real(path: str) -> str:
     return os.path.realpath(name) if is_local(path) else str(fs.unstrip_protocol(name))
 
 
+def absolute(path: str) -> str:
+    """A path that means the same in every folder."""
+    return os.path.abspath(file_system(path)[1]) if is_local(path) else path.rstrip("/")
+
+
 def join(folder: str, *names: str) -> str:
     """A path within a folder, wherever that is."""
     return "/".join([folder.rstrip("/"), *names])

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line
+from anyorder.models import catalog
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
 
@@ -221,6 +222,12 @@ def _chunks(texts: Sequence[Any]) -> Iterator[range]:
             start, size = i + 1, 0
     if start < len(texts):
         yield range(start, len(texts))
+
+
+def absolute(model: str) -> str:
+    """A model by a name that means the same in every folder."""
+    folder = catalog.locate(model)
+    return model if folder is None or folder.path.parent == catalog.SHIPPED else str(folder.path.absolute())
 
 
 def to_gpu(held: Any) -> Any:

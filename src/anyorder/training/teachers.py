@@ -29,10 +29,20 @@ class Teacher(Protocol):
         ...
 
 
-class Ours:
+class _Sent:
+    """A teacher that is sent elsewhere is loaded there anew, from its folder."""
+
+    made: tuple[ModelFolder, int]
+
+    def __reduce__(self) -> tuple[type, tuple[ModelFolder, int]]:
+        return type(self), self.made
+
+
+class Ours(_Sent):
     """The project's own generator."""
 
     def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.made = ModelFolder(folder.path.absolute()), beam
         self.model, self.lengths = folder.model(), folder.lengths()
         self.plan = plan_of(self.model, beam)
 
@@ -44,10 +54,11 @@ class Ours:
         return [[list(h.ids) for h in sorted(some, key=lambda h: -h.score)[:n]] for some in found]
 
 
-class CTranslate2:
+class CTranslate2(_Sent):
     """The same autoregressive model in CTranslate2, whose beam search is several times as fast on a CPU."""
 
     def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.made = ModelFolder(folder.path.absolute()), beam
         self.model: Any = folder.model()
         if self.model.kind != "autoregressive":
             raise TrainingError(f'{folder.path}: the engine ctranslate2 is for autoregressive teachers: use "anyorder"')
