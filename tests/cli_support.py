@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from anyorder.models import save_model
 from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.folder import ModelFolder
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.tokenizer import train_tokenizer
 from anyorder.models.transformer import Architecture
@@ -26,9 +25,8 @@ def build_translator(folder: Path) -> Path:
     torch.manual_seed(1)
     sizes = Architecture(vocabulary=len(tokenizer), dim=16, layers=1, heads=2, ffn=32, positions=64)
     for kind, where in ((MaskedTranslation, folder), (Autoregressive, folder.with_name(folder.name + "-ar"))):
-        save_model(kind(sizes, SpecialIds(), ("de", "en")), where)
-        tokenizer.save(where / "tokenizer.json")
-        (where / "lengths.json").write_text(json.dumps({"de-en": LENGTHS, "en-de": LENGTHS}))
+        made = kind(sizes, SpecialIds(), ("de", "en"))
+        ModelFolder(where).save(made, tokenizer=tokenizer, lengths={"de-en": LENGTHS, "en-de": LENGTHS})
     return folder
 
 

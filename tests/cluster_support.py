@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +44,47 @@ class Inline:
 def parts(output: Path) -> bytes:
     """All that a job wrote, in order."""
     return b"".join(path.read_bytes() for path in sorted(output.glob("part-*")))
+
+
+FULL = "ANYORDER_TEST_FULL_DISK"  # in the environment of a machine whose disk is full
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Work that goes wrong in real ways, and writes down who did what: lines `shard machine process` of `diary`."""
+
+    inner: Work
+    diary: Path
+    dies_once: tuple[int, ...] = ()  # shards during which the worker is killed, as the kernel does without memory
+    fails: tuple[int, ...] = ()
+    slow: float = 0.0  # seconds
+
+    def open(self) -> Callable[[Any], Any]:
+        import ray
+
+        do, here = self.inner.open(), ray.get_runtime_context().get_node_id()
+
+        def go(shard: Any) -> Any:
+            with self.diary.open("a") as file:
+                file.write(f"{shard.number} {here} {os.getpid()}\n")
+            time.sleep(self.slow)
+            died = self.diary.with_name(f"died-{shard.number}")
+            if shard.number in self.dies_once and not died.exists():
+                died.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            if shard.number in self.fails:
+                raise RuntimeError("this shard always fails")
+            if FULL not in os.environ:
+                return do(shard)
+            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # the kernel refuses what is longer
+            try:
+                return do(shard)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+        return go
+
+    def entries(self) -> list[tuple[int, str, str]]:
+        """(shard, machine, process) of every attempt."""
+        return [(int(n), m, p) for n, m, p in (line.split() for line in self.diary.read_text().splitlines())]

@@ -50,6 +50,13 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def pointer(text: str, at: int, around: int = 40) -> str:
+    """A text and, below it, an arrow to one of its characters; of a long text only what is around."""
+    start = max(0, at - around)
+    before, after = "…" if start else "", "…" if len(text) > at + around else ""
+    return f"  {before}{text[start : at + around]}{after}\n  {' ' * (len(before) + at - start)}^"
+
+
 def raised_in(error: BaseException) -> str:
     """The module that raised it."""
     trace = error.__traceback__

@@ -19,9 +19,9 @@ from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 
-def tiny(kind: type, vocabulary: int = 300) -> object:
+def tiny(kind: type, vocabulary: int = 300, layers: int = 2) -> object:
     torch.manual_seed(0)
-    architecture = Architecture(vocabulary, 32, 2, 2, 64, positions=48)
+    architecture = Architecture(vocabulary, 32, layers, 2, 64, positions=48)
     return kind(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
 
 
@@ -61,7 +61,7 @@ def test_converting_a_peer_leaves_the_other_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_compiled_model_is_the_same_function() -> None:
-    model = tiny(MaskedTranslation)
+    model = tiny(MaskedTranslation, layers=1)  # each layer is traced for seconds
     torch.compiler.reset()
     quick = to_compiled(model)
     for module in quick.modules():  # the kernels of the machine's compiler take a minute: torch's own here

@@ -64,7 +64,7 @@ def test_hugging_face_peer_is_the_same_function(norm: str, tmp_path: Path) -> No
     sources = [torch.randint(5, 300, (n,)).tolist() for n in (5, 9, 7)]
     target = torch.randint(5, 300, (3, 6))
     hf = engines.to_hugging_face(ar, DIRECTION)
-    rows, mask = engines.delimited(sources, ar)
+    rows, mask = engines.delimited_rows(sources, ar)
     context = ar.encode(Source(torch.tensor([s + [2] * (9 - len(s)) for s in sources]), *DIRECTION))
     with torch.inference_mode():
         ours = ar.logits(ar.states(context, target))

@@ -37,15 +37,15 @@ def limited() -> Iterator[None]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
     def late(_number: int, _frame: FrameType | None) -> None:
-        raise Broken(f"not done after {SECONDS} seconds")
+        raise Broken(f"not done after {SECONDS} seconds of computing")
 
-    old = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    old = signal.signal(signal.SIGPROF, late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     if grown > MEGABYTES:
         raise Broken(f"took {grown:.0f} MB of memory")
@@ -55,7 +55,7 @@ def run(arguments: list[str], stdin: bytes = b"") -> Outcome:
     """A command line in this process; anything but a success or a message is `Broken`."""
     streams = [io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)), "utf-8")]
     streams += [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
-    saved, begun = (sys.stdin, sys.stdout, sys.stderr), time.perf_counter()
+    saved, begun = (sys.stdin, sys.stdout, sys.stderr), time.process_time()
     sys.stdin, sys.stdout, sys.stderr = streams
     try:
         with limited():
@@ -65,13 +65,15 @@ def run(arguments: list[str], stdin: bytes = b"") -> Outcome:
     finally:
         sys.stdin, sys.stdout, sys.stderr = saved
     out, err = (s.buffer.getvalue().decode("utf-8", "replace") for s in streams[1:])  # type: ignore[attr-defined]
-    outcome = Outcome(code, out, err, time.perf_counter() - begun)
+    outcome = Outcome(code, out, err, time.process_time() - begun)
     if code not in ALLOWED or "Traceback" in err:
         raise Broken(f"{arguments!r} → {code}: {err[-2000:]}")
     if code and not err.strip():
         raise Broken(f"{arguments!r} → {code} without a word")
     if "\x1b" in err:
         raise Broken(f"{arguments!r} sends commands to the terminal: {err!r}")
+    if outcome.seconds > SECONDS:
+        raise Broken(f"{arguments!r} took {outcome.seconds:.0f} seconds")
     return outcome
 
 

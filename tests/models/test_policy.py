@@ -96,6 +96,10 @@ def test_a_policy_may_say_how_many() -> None:
             scores = policy(taken.before, taken.judged).masked_fill(~taken.before.masked, -torch.inf)
         best = torch.zeros_like(taken.z).scatter(1, scores.argmax(-1, keepdim=True), True)
         assert torch.equal(taken.z, (scores > 0) | best)
+    first = [next(unroll(task.model, context, state, Decoder(Coordinates(p, p.count), task.symbols))).z
+             for p in (policy.above(-1e6), policy, policy.above(1e6))]  # fmt: skip
+    assert first[0].equal(state.masked) and first[2].sum(-1).tolist() == [1, 1]
+    assert (first[2] <= first[1]).all() and (first[1] <= first[0]).all()
 
 
 def test_features_come_with_their_reciprocal_ranks() -> None:

@@ -12,11 +12,12 @@ from toys import MASK, PAD, RIGHT, ChainTask
 from anyorder.core import Coordinates, Decoder, random, unroll
 from anyorder.core.state import begin
 from anyorder.models.policy import Policy
+from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.rewards import Reward, edit_distance, find_quality, log_probability, right_symbols, sentence_bleu
-from anyorder.training.rollout import Buffer, Credit, Episodes, Moments, log_prob, rollout, stack
+from anyorder.training.rollout import Credit, Episodes, log_prob, rollout
 
 QUICK = Settings(
     iterations=40, generations=16, buffer=600, update_batch=96, updates=6, hidden=32, learning_rate=1e-2,

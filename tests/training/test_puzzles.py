@@ -11,6 +11,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "puzzles"))
+from colouring import Family, GraphModel, colourings
 from forms import BLANK, ZERO, Layout, forms
 from grids import Shape, puzzles, random_grids, solutions
 from learning import HANDCRAFTED, Puzzle, Puzzles, PuzzleTask, fit
@@ -62,6 +63,25 @@ def test_the_model_learns_and_every_order_fills_the_grid() -> None:
     episodes = task.draw(4, torch.Generator().manual_seed(0))
     clues = ~episodes.state.open
     assert torch.equal(episodes.state.tokens[clues], episodes.references[clues])
+
+
+def test_graphs_have_one_colouring_each_and_their_model_knows_nodes_by_their_neighbours() -> None:
+    family = Family(nodes=9, density=0.7)
+    graphs, canvas, colour = family.puzzles(12, seed=1)
+    assert ((canvas == 0).sum(-1) >= 5).all() and (canvas == colour)[canvas > 0].all()
+    same = colour[:, :, None] == colour[:, None, :]
+    assert not (graphs.edges & same).any() and torch.equal(graphs.edges, graphs.edges.mT)
+    for edges, row in zip(graphs.edges, canvas.tolist(), strict=True):
+        near = [node.nonzero()[:, 0].tolist() for node in edges]
+        assert colourings(near, row, 3) == 1
+        assert colourings(near, [0] * 9, 3, limit=7) >= 6  # colours can be renamed
+    torch.manual_seed(0)
+    model, shuffle = GraphModel(3, width=16, layers=1).eval(), torch.randperm(9)
+    assert isinstance(model, Model)
+    moved = type(graphs)(graphs.edges[:, shuffle][:, :, shuffle])
+    with torch.no_grad():
+        states, again = model.hidden(graphs, canvas), model.hidden(moved, canvas[:, shuffle])
+    torch.testing.assert_close(states[:, shuffle], again)
 
 
 def test_forms_obey_their_rules() -> None:

@@ -28,6 +28,7 @@ class Timing:
 
     @property
     def seconds(self) -> float:
+        """The median of all rounds."""
         return statistics.median(self.rounds)
 
     def over(self, other: Timing) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from anyorder.cli._terminal import shown
 from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
+    from anyorder.cluster.spread import Spread
     from anyorder.text.plan import Plan
     from anyorder.text.translator import Translator
     from anyorder.text.writer import Writer
@@ -28,6 +30,14 @@ class Rescore(StrEnum):
     path = "path"
     pll = "pll"
     ar = "ar"
+    marginal = "marginal"
+
+
+class Normalised(StrEnum):
+    """How scores of candidates of different lengths are compared."""
+
+    mean = "mean"
+    sum = "sum"
 
 
 class Conditional(StrEnum):
@@ -87,10 +97,21 @@ RescoreOption = Annotated[
     typer.Option(
         "--rescore",
         help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
-        "pseudo log-likelihood, or the autoregressive model.",
+        "pseudo log-likelihood, the autoregressive model, or log p(Y|X) over sampled paths (marginal).",
         rich_help_panel=PLAN,
     ),
 ]
+NormaliseOption = Annotated[
+    Normalised,
+    typer.Option(
+        "--normalise",
+        help="Compare candidates by their score divided by their length (mean), or as it is (sum): the paper's Eq. 4 "
+        "with --rescore path, its choice of a length with --rescore pll.",
+        rich_help_panel=PLAN,
+    ),
+]
+Samples = Annotated[int, typer.Option(help="Paths from which --rescore marginal estimates.", rich_help_panel=PLAN)]
+OrderTemperature = Annotated[float, typer.Option(help="Of positions; 0 takes the best.", rich_help_panel=PLAN)]
 Polish = Annotated[
     int,
     typer.Option(
@@ -100,6 +121,16 @@ Polish = Annotated[
     ),
 ]
 TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
+MostPasses = Annotated[
+    int,
+    typer.Option(
+        "--most-passes", min=1, help="Refuse what would take more passes than this a text.", rich_help_panel=SPEED
+    ),
+]
+MostMemory = Annotated[
+    float,
+    typer.Option("--most-memory", help="Refuse what would take more gigabytes a text.", rich_help_panel=SPEED),
+]
 Int8 = Annotated[
     bool, typer.Option("--int8", help="Round matrix products to 8 bits: faster, not exact.", rich_help_panel=SPEED)
 ]
@@ -115,6 +146,14 @@ TraceFile = Annotated[
     WRITTEN,
 ]
 View = Annotated[bool, typer.Option("--view", help="Play the writing in the browser.", rich_help_panel=SHOW)]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Work on a Ray cluster: its address (127.0.0.1:6379, auto), or local for one of this machine alone.",
+        rich_help_panel="Who works",
+    ),
+]
 LanguageModel = Annotated[
     str, typer.Option("--model", "-m", help="A masked LM: a folder, or a name on the Hugging Face hub.")
 ]
@@ -123,7 +162,7 @@ Diffusion = Annotated[bool, typer.Option(help="The model is a diffusion LM (LLaD
 
 def steps_of(text: str | None) -> int | str | None:
     """A number of steps as a number; words as they are."""
-    return int(text) if text is not None and text.isdecimal() else text
+    return int(text) if text is not None and text.isdecimal() and len(text) < 20 else text
 
 
 def lengths_of(text: str) -> range:
@@ -153,6 +192,15 @@ def open_writer(name: str, diffusion: bool = False) -> Writer:
     from anyorder.text.load import load
 
     return load(name, kind="diffusion") if diffusion else load(name, kind="masked")
+
+
+def spread_on(ray: str | None) -> AbstractContextManager[Spread | None]:
+    """What does the parts of a work on the Ray cluster of that address; None without one."""
+    if ray is None:
+        return nullcontext()
+    from anyorder.cluster.spread import on_ray
+
+    return on_ray(ray)
 
 
 def say(text: str, score: float, as_json: bool, **more: Any) -> None:

@@ -13,16 +13,15 @@ import typer
 from anyorder.cli._terminal import visible
 
 if TYPE_CHECKING:
+    from anyorder.cluster.crew import Crew, Work
     from anyorder.cluster.job import Job
     from anyorder.cluster.shards import Report, Shard
 
 QUOTED = 5  # errors that are shown
 
 
-def run(job: Job, workers: int | None = None) -> bool:
-    """Do a job; whether all of it was done."""
-    from anyorder.cluster.processes import Processes
-
+def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
+    """Do a job, on local processes or on the Ray cluster of that address; whether all of it was done."""
     begun = time.monotonic()
     done = 0
 
@@ -32,8 +31,8 @@ def run(job: Job, workers: int | None = None) -> bool:
         advance(shard, report)
 
     try:
-        with _bar(job) as advance:
-            outcome = job.run(lambda work: Processes(work, workers), count)
+        with hired(workers, ray) as who, _bar(job) as advance:
+            outcome = job.run(who, count)
     except BaseException as problem:
         if done:
             print(
@@ -50,6 +49,41 @@ def run(job: Job, workers: int | None = None) -> bool:
         f"{passes:,} passes, {work:,.0f} seconds of work, {seconds:,.0f} here"
     )
     return not outcome.failed and not outcome.bad_rows
+
+
+def forecast(job: Job, rows: float | None = None) -> None:
+    """What a job will take, from a few rows tried here: a table, and how many workers to take."""
+    from anyorder.cluster.calculator import layouts, measure, recommended
+
+    rates = measure(job)
+    found = sum(shard.size for shard in job.shards) / max(rates.row_bytes, 1)
+    count = found if rows is None else rows
+    typer.echo(
+        f"one worker here: {rates.rows:.1f} rows/s, {rates.tokens:,.0f} tokens/s, {rates.load:.1f} s to load; "
+        f"{rates.row_bytes:.0f} bytes per row, so about {count:,.0f} rows"
+    )
+    typer.echo(f"{'workers':>8} {'hours':>10} {'machine-hours':>14} {'of ideal':>9}  limited by")
+    every = layouts(count, rates)
+    for p in every:
+        typer.echo(
+            f"{p.workers:>8} {p.seconds / 3600:>10.2f} {p.busy / 3600:>14.1f} {p.efficiency:>9.0%}  {p.bottleneck}"
+        )
+    best = recommended(every)
+    typer.echo(f"recommended: {best.workers} workers, done in {best.seconds / 3600:.2f} hours")
+
+
+@contextmanager
+def hired(workers: int | None, ray: str | None) -> Iterator[Callable[[Work], Crew]]:
+    """Who works: processes of this machine, or actors of a Ray cluster."""
+    if ray is None:
+        from anyorder.cluster.processes import Processes
+
+        yield lambda work: Processes(work, workers)
+        return
+    from anyorder.cluster.on_ray import Actors, cluster
+
+    with cluster(ray):
+        yield lambda work: Actors(work, workers)
 
 
 def _say(job: Job, reports: list[Report], failed: dict[int, str]) -> None:

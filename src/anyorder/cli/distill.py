@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER, READ
 
 
@@ -29,6 +30,7 @@ def distill(
     engine: Annotated[
         str, typer.Option(help="anyorder, or ctranslate2: faster beams of autoregressive teachers (extra: bench).")
     ] = "anyorder",
+    ray: o.Ray = None,
 ) -> None:
     """Sequence-level distillation, the usual companion of constant-time decoding.
 
@@ -46,5 +48,7 @@ def distill(
     if data is not None:
         settings = replace(settings, data=replace(settings.data, root=str(data)))
     how = Distillation(model, beam, best_of, limit=limit or 0, monolingual=monolingual, engine=engine)
-    for path in run(settings, found(model), out, how):
+    with o.spread_on(ray) as spread:
+        paths = run(settings, found(model), out, how, spread)
+    for path in paths:
         typer.echo(str(path))

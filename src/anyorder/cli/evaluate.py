@@ -39,14 +39,20 @@ def evaluate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    normalise: o.NormaliseOption = o.Normalised.mean,
+    samples: o.Samples = 16,
     polish: o.Polish = 0,
+    order_temperature: o.OrderTemperature = 0.0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     int8: o.Int8 = False,
     compiled: o.Compiled = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the translations to this file, line by line."), WRITTEN
     ] = None,
     as_json: o.Json = False,
+    ray: o.Ray = None,
 ) -> None:
     """BLEU (with its signature), chrF and costs of a model on a test set.
 
@@ -57,11 +63,15 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
-    plan = o.make_plan(
+    if ray is not None and compiled:
+        raise UsageError("--compiled is of no use on a Ray cluster: leave it out")
+    given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        polish=polish, seed=seed,
+        normalise=normalise.value, samples=samples, polish=polish, order_temperature=order_temperature, seed=seed,
+        most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
+    plan = o.make_plan(**given)
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):
         raise UsageError("give --data with a named --set, or both --source and --reference")
@@ -72,18 +82,28 @@ def evaluate(
     begun = time.perf_counter()
     with Progress(console=Console(stderr=True)) as bar:
         shown = bar.add_task("translating", total=len(corpus))
-        found = translator.translate(
-            corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
-        )
+        if ray is None:
+            found = translator.translate(
+                corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
+            )
+            texts, errors, cost = [t.text for t in found], [t.error or "" for t in found], translator.cost
+        else:
+            from anyorder.cluster.spread import translated
+            from anyorder.cluster.tasks import Task, absolute
+
+            options = {name: value for name, value in given.items() if value is not None}
+            task = Task("translate", absolute(model), to, origin, int8=int8, options=options)
+            with o.spread_on(ray) as spread:
+                assert spread is not None
+                texts, errors, cost = translated(spread, task, corpus.sources, lambda n: bar.advance(shown, n))
     seconds = time.perf_counter() - begun
+    lines = [one_line(text) for text in texts]
     if output is not None:
-        write_whole(output, "".join(one_line(t.text) + "\n" for t in found))
-    problems = {
-        n: p for n, p in {**{n: t.error for n, t in enumerate(found)}, **problems}.items() if p and n < len(found)
-    }
+        write_whole(output, "".join(line + "\n" for line in lines))
+    problems = {n: p for n, p in {**dict(enumerate(errors)), **problems}.items() if p and n < len(lines)}
     for n, problem in sorted(problems.items()):
         print(f"anyorder: line {n + 1}: {visible(problem)}", file=sys.stderr)
-    _say(corpus, [one_line(t.text) for t in found], problems, translator.cost, seconds, as_json)
+    _say(corpus, lines, problems, cost, seconds, as_json)
     if problems:
         raise typer.Exit(1)
 

@@ -26,6 +26,8 @@ def fill(
     positions: o.Positions = 1,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     diffusion: o.Diffusion = False,
     as_json: o.Json = False,
     show: o.Show = False,
@@ -44,12 +46,12 @@ def fill(
     width = max(n, 8) if beam is None else beam
     writing = {
         "order": order, "count": count, "steps": o.steps_of(steps), "conditionals": conditionals.value,
-        "temperature": temperature, "seed": seed,
+        "temperature": temperature, "seed": seed, "most_passes": most_passes, "most_memory": most_memory,
     }  # fmt: skip
     o.make_plan(beam=width, positions=positions, **writing)
     writer, watch = o.open_writer(model, diffusion), Watch(show, trace, view)
     for line in texts_or_lines(text):
-        if not line.strip():
+        if not line.strip() and not text:
             continue
         if watch.wanted:
             watch(writer.trace(line, **writing))

@@ -23,6 +23,8 @@ def generate(
     top_k: o.TopK = None,
     top_p: o.TopP = None,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     diffusion: o.Diffusion = False,
     as_json: o.Json = False,
 ) -> None:
@@ -33,6 +35,7 @@ def generate(
     options = {
         "order": order, "count": count, "steps": o.steps_of(steps), "among": among, "conditionals": conditionals.value,
         "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+        "most_passes": most_passes, "most_memory": most_memory,
     }  # fmt: skip
     o.make_plan(**options)
     writer = o.open_writer(model, diffusion)

@@ -24,6 +24,8 @@ def infill(
     beam: o.Beam = 4,
     temperature: o.Temperature = 0.0,
     seed: o.Seed = 0,
+    most_passes: o.MostPasses = 100_000,
+    most_memory: o.MostMemory = 2.0,
     diffusion: o.Diffusion = False,
     as_json: o.Json = False,
 ) -> None:
@@ -37,13 +39,13 @@ def infill(
 
     options = {
         "order": order, "count": count, "steps": o.steps_of(steps), "conditionals": conditionals.value, "beam": beam,
-        "temperature": temperature, "seed": seed,
+        "temperature": temperature, "seed": seed, "most_passes": most_passes, "most_memory": most_memory,
     }  # fmt: skip
     o.make_plan(**options)
     lengths = o.lengths_of(length)
     writer = o.open_writer(model, diffusion)
     for line in texts_or_lines(text):
-        if not line.strip():
+        if not line.strip() and not text:
             continue
         for filling in writer.infill(line, lengths, n, **options):
             o.say(filling.text, filling.score, as_json, tokens=filling.tokens, logp=filling.logp, source=line)

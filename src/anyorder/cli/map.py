@@ -53,7 +53,9 @@ def map(
             "CSV, FASTA or Parquet, by its ending; gzip by its content."),
         FOLDER,
     ],
-    output: Annotated[str, typer.Argument(help="A folder for the parts and their manifest; local, or a URL."), FOLDER],
+    output: Annotated[
+        str | None, typer.Argument(help="A folder for the parts and their manifest; local, or a URL."), FOLDER
+    ] = None,
     to: Annotated[str | None, typer.Option("--to", "-t", help="Language to translate into.")] = None,
     source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
     model: Annotated[
@@ -108,6 +110,15 @@ def map(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes. [default: one a core, or a GPU]", rich_help_panel=_WHO)
     ] = None,
+    ray: o.Ray = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Try a few rows, and say what all would take; nothing is written.",
+                           rich_help_panel=_WHO),
+    ] = False,
+    rows: Annotated[
+        float | None, typer.Option(min=1, help="With --plan: the corpus will have that many rows; INPUT is a sample.",
+                                   rich_help_panel=_WHO),
+    ] = None,
 ) -> None:  # fmt: skip
     """Do something with every row of a corpus: many processes, many machines, and it can be stopped at any moment.
 
@@ -116,6 +127,8 @@ def map(
     the column error (of text: in the manifest), and the command leaves with 1.
 
     Example: anyorder map translate lines.de translated --to en --order 'mask-predict(4)'
+
+    Example: anyorder map translate lines.de --to en --order 'mask-predict(4)' --plan --rows 1e9
     """
     given = {
         "--to": to, "--from": source, "--target": target, "--int8": int8 or None, "--length": length,
@@ -135,10 +148,15 @@ def map(
         what, place, {k: v for k, v in options.items() if v is not None}, model=model, to=to, source=source,
         column=column, target=target, into=into, n=nbest, length=length, int8=int8, diffusion=diffusion,
     )  # fmt: skip
-    from anyorder.cli._shards import run
+    from anyorder.cli._shards import forecast, run
     from anyorder.cluster.job import Job
 
-    if not run(Job(task, place, output, kind and kind.value, shard_size), workers):
+    if plan:
+        forecast(Job(task, place, output or f"{place}.mapped", kind and kind.value, shard_size), rows)
+        return
+    if output is None or rows is not None:
+        raise UsageError("--rows is for --plan" if rows is not None else "say where to write: INPUT OUTPUT")
+    if not run(Job(task, place, output, kind and kind.value, shard_size), workers, ray):
         raise typer.Exit(1)
 
 

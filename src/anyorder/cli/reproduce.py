@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER, READ
 
 
@@ -30,6 +31,7 @@ def reproduce(
     ),
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
     quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
+    ray: o.Ray = None,
 ) -> None:  # fmt: skip
     """Table 1, 2 and 3, the comparison table, orders, energy, samples, costs, significance and findings.
 
@@ -47,7 +49,10 @@ def reproduce(
         tuned=read_tuned(tuned or output / "tuned.json"), criterion="pll" if choose == "pll" else "written",
         limit=100 if quick else limit, headline=100 if quick else headline, seeds=2 if quick else 3, quick=quick,
     )  # fmt: skip
-    done = run(model, data, output, scope, cache=cache, jobs=jobs, minutes=minutes)
+    if ray is not None and jobs is not None:
+        raise UsageError("--jobs are processes of this machine: on a Ray cluster there are as many as it has CPUs")
+    with o.spread_on(ray) as spread:
+        done = run(model, data, output, scope, cache=cache, jobs=jobs, minutes=minutes, spread=spread)
     typer.echo(f"The report is {done.folder / 'README.md'} and {done.folder / 'report.html'}")
     if done.left:
         typer.echo(f"{done.left} tasks are left: run the same command again to go on.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from anyorder.cli import _options as o
 from anyorder.errors import UsageError
+
+if TYPE_CHECKING:
+    from anyorder.text.results import TextScore
 
 
 def score(
@@ -34,20 +37,23 @@ def score(
     from anyorder.cli._stream import texts_or_lines
 
     if to is not None:
-        _translations(model, to, text, as_json)
+        _translations(model, to, text, tokens, as_json)
         return
     writer = o.open_writer(model, diffusion)
     for line in texts_or_lines(text):
-        if not line.strip():
+        if not line.strip() and not text:
             continue
-        found = writer.score(line)
-        o.say(line, found.total, as_json, tokens=found.tokens, logp=found.logp, perplexity=found.perplexity)
-        if tokens and not as_json:
-            for token, logp in zip(found.tokens, found.logp, strict=True):
-                o.echo(f"  {logp:9.4f}\t{token}")
+        _say(line, writer.score(line), tokens, as_json)
 
 
-def _translations(model: str, to: str, text: list[str] | None, as_json: bool) -> None:
+def _say(text: str, found: TextScore, tokens: bool, as_json: bool, **more: str) -> None:
+    o.say(text, found.total, as_json, tokens=found.tokens, logp=found.logp, perplexity=found.perplexity, **more)
+    if tokens and not as_json:
+        for token, logp in zip(found.tokens, found.logp, strict=True):
+            o.echo(f"  {logp:9.4f}\t{token}")
+
+
+def _translations(model: str, to: str, text: list[str] | None, tokens: bool, as_json: bool) -> None:
     from anyorder.cli._stream import texts_or_lines
     from anyorder.errors import TextError
 
@@ -62,4 +68,8 @@ def _translations(model: str, to: str, text: list[str] | None, as_json: bool) ->
         if line.count("\t") != 1:
             raise TextError(f"line {number}: expected a text, a tab and its translation")
         source, target = line.split("\t")
-        o.say(target, translator.score(source, target, to)[0], as_json, source=source)
+        try:
+            (found,) = translator.scores(source, target, to)
+        except TextError as error:
+            raise TextError(f"line {number}: {error}") from None
+        _say(target, found, tokens, as_json, source=source)

@@ -21,6 +21,7 @@ class Mapper:
         self._opened: Opened = self.task.open()
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """A batch of columns with the task's answers as further columns."""
         columns = {name: _texts(batch[name]) for name in batch if name in self.task.needs}
         new: dict[str, Any] = self._opened({**dict.fromkeys(batch, ()), **columns})
         if self.task.n == 1:

@@ -26,7 +26,9 @@ WAIT = 1.0  # seconds
 class Work(Protocol):
     """What a worker is told before it begins: `open` gives what does parts."""
 
-    def open(self) -> Callable[[Any], Any]: ...
+    def open(self) -> Callable[[Any], Any]:
+        """What does parts, made in the worker."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,21 @@ class Crew(Protocol):
         """How many workers there should be now."""
         ...
 
-    def hire(self) -> Any: ...
-    def give(self, worker: Any, part: Any) -> None: ...
-    def wait(self, seconds: float) -> list[tuple[Any, Event]]: ...
-    def dismiss(self, worker: Any) -> None: ...
+    def hire(self) -> Any:
+        """A new worker."""
+        ...
+
+    def give(self, worker: Any, part: Any) -> None:
+        """Let a worker do a part."""
+        ...
+
+    def wait(self, seconds: float) -> list[tuple[Any, Event]]:
+        """What has happened within some seconds: (worker, event)."""
+        ...
+
+    def dismiss(self, worker: Any) -> None:
+        """End a worker."""
+        ...
 
 
 def attempt(do: Callable[[], Any]) -> Done | Failed:
@@ -116,6 +129,7 @@ class Shift:
     last: str = ""  # why something failed last
 
     def run(self) -> Iterator[tuple[Any, Done | Failed]]:
+        """Do all parts: each with what came of it, as they end."""
         try:
             while self.queue or self.busy:
                 self._hire()

@@ -36,6 +36,7 @@ class Content:
     table: Any = None  # Parquet's own, which keeps the types of columns
 
     def add(self, record: dict[str, Any], problem: str | None = None) -> None:
+        """Append a record, and what is wrong with it, if anything is."""
         if problem is not None:
             self.problems[len(self.records)] = problem
         self.records.append(record)

@@ -14,13 +14,13 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from anyorder.cluster import crew, formats, places
 from anyorder.cluster.shards import Report, Shard, cut
-from anyorder.cluster.tasks import Task
+from anyorder.cluster.tasks import Task, absolute
 from anyorder.cluster.work import DONE, JOB, LOCK, MANIFEST, Work, key_of
 from anyorder.errors import UsageError
 from anyorder.files import FileError, open_claimed
@@ -42,10 +42,12 @@ class Outcome:
 
     @property
     def rows(self) -> int:
+        """Rows of all shards."""
         return sum(report.rows for report in self.reports.values())
 
     @property
     def bad_rows(self) -> int:
+        """Rows that failed, of all shards."""
         return sum(report.failed for report in self.reports.values())
 
 
@@ -53,7 +55,7 @@ class Job:
     """What is to be done; nothing is written before `run`."""
 
     def __init__(self, task: Task, place: str, output: str, kind: str | None = None, size: int | None = None) -> None:
-        self.task, self.output = task.check(), output.rstrip("/") or output
+        self.task, self.output = replace(task.check(), model=absolute(task.model)), places.absolute(output)
         self.inputs = places.find(place)
         places.apart(self.inputs, place, output)
         came = formats.one_kind(self.inputs)
@@ -66,13 +68,14 @@ class Job:
         self.identity = identity(task.model, task.plan)
         places_of = {file: i for i, file in enumerate(self.inputs)}
         self.said: dict[str, Any] = {
-            "anyorder": VERSION, **self.identity, "task": _plain(asdict(task)), "format": self.kind,
+            "anyorder": VERSION, **self.identity, "task": _plain(asdict(self.task)), "format": self.kind,
             "inputs": [list(vars(file).values()) for file in self.inputs],
             "shards": [[places_of[s.file], *s.span] for s in self.shards],
         }  # fmt: skip
 
     @property
     def work(self) -> Work:
+        """What a worker is told."""
         return Work(self.task, self.output, self.kind, key_of(self.said), self.identity)
 
     def run(self, who: Crew, progress: Progress = lambda shard, report: None) -> Outcome:

@@ -37,6 +37,7 @@ def file_system(path: str) -> tuple[Any, str]:
 
 
 def is_local(path: str) -> bool:
+    """Is it on this machine's file system?"""
     return "file" in _protocols(file_system(path)[0])
 
 
@@ -107,7 +108,13 @@ def _real(path: str) -> str:
     return os.path.realpath(name) if is_local(path) else str(fs.unstrip_protocol(name))
 
 
+def absolute(path: str) -> str:
+    """A path that means the same in every folder."""
+    return os.path.abspath(file_system(path)[1]) if is_local(path) else path.rstrip("/")
+
+
 def join(folder: str, *names: str) -> str:
+    """A path within a folder, wherever that is."""
     return "/".join([folder.rstrip("/"), *names])
 
 
@@ -132,6 +139,7 @@ def names(folder: str) -> list[str]:
 
 
 def make_folder(folder: str) -> None:
+    """A folder, with those above it."""
     fs, path = file_system(folder)
     try:
         fs.makedirs(path, exist_ok=True)
@@ -140,6 +148,7 @@ def make_folder(folder: str) -> None:
 
 
 def remove(path: str) -> None:
+    """Remove a file, if it is there."""
     fs, name = file_system(path)
     with contextlib.suppress(FileNotFoundError):
         fs.rm_file(name)

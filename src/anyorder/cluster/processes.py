@@ -26,9 +26,11 @@ class Processes:
         self._pipes: dict[Any, Any] = {}  # process → our end of its pipe
 
     def size(self) -> int:
+        """How many workers there may be."""
         return self.count
 
     def hire(self) -> Any:
+        """A new process."""
         ours, theirs = self._context.Pipe()
         process = self._context.Process(target=_serve, args=(theirs, self.work), daemon=True)
         process.start()
@@ -37,10 +39,12 @@ class Processes:
         return process
 
     def give(self, worker: Any, part: Any) -> None:
+        """Send a part to a worker."""
         with contextlib.suppress(OSError):  # it is gone: `wait` will say so
             self._pipes[worker].send(part)
 
     def wait(self, seconds: float) -> list[tuple[Any, Event]]:
+        """What has happened within some seconds: (worker, event)."""
         owners = {pipe: process for process, pipe in self._pipes.items()}
         out: list[tuple[Any, Event]] = []
         for ready in connection.wait(list(owners), seconds):
@@ -53,6 +57,7 @@ class Processes:
         return out
 
     def dismiss(self, worker: Any) -> None:
+        """End a worker."""
         if worker in self._pipes:
             worker.terminate()
             self._end(worker)

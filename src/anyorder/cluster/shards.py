@@ -48,6 +48,7 @@ class Report:
     seconds: float
 
     def said(self) -> dict[str, Any]:
+        """As JSON can say it."""
         return asdict(self)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line
+from anyorder.models import catalog
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
 
@@ -86,6 +87,7 @@ class Task:
 
     @property
     def plan(self) -> Plan:
+        """How to generate, as the options say."""
         options = {**DEFAULTS[self.name], **self.options}
         return Plan.of(**options, nbest=self.n) if self.name == "translate" else Plan.of(**options)
 
@@ -151,22 +153,27 @@ class Opened:
             return [Answer(error=first_line(error))]
 
     def translate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Translations of a column."""
         task = self.task
         found = self.held.translate([text for (text,) in rows], task.to, source=task.source, plan=task.plan)
         return [Answer([h.text for h in t.hypotheses], [h.score for h in t.hypotheses], t.error or "") for t in found]
 
     def fill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Fillings of a column of texts with masks."""
         return [_filled(some) for some in self.held.fill([text for (text,) in rows], self.task.n, **self.task.options)]
 
     def infill(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Fillings of a column of texts with gaps."""
         task = self.task
         return [_filled(self.held.infill(text, list(task.length), task.n, **task.options)) for (text,) in rows]
 
     def generate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Texts that begin with a column of prompts."""
         task = self.task
         return [_filled(self.held.generate(task.length[0], task.n, text, **task.options)) for (text,) in rows]
 
     def score(self, rows: list[tuple[str, ...]]) -> list[Answer]:
+        """Scores of a column of texts, or of pairs."""
         if self.task.pairs:
             sources, targets = zip(*rows, strict=True)
             return [Answer(scores=[s]) for s in self.held.score(sources, targets, self.task.to)]
@@ -215,6 +222,12 @@ def _chunks(texts: Sequence[Any]) -> Iterator[range]:
             start, size = i + 1, 0
     if start < len(texts):
         yield range(start, len(texts))
+
+
+def absolute(model: str) -> str:
+    """A model by a name that means the same in every folder."""
+    folder = catalog.locate(model)
+    return model if folder is None or folder.path.parent == catalog.SHIPPED else str(folder.path.absolute())
 
 
 def to_gpu(held: Any) -> Any:

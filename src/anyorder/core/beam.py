@@ -14,6 +14,7 @@ from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
 from anyorder.core.noise import DESCEND, combine, mix
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State, View
 
 NO = -torch.inf
@@ -48,6 +49,7 @@ def beam(
 ) -> Beam:
     """The K best (Y, Z) paths of each of N rows, by s(h).
 
+    `context` is what `model.encode` gave, `state` where to begin, both N rows: one per input and target length.
     Each hypothesis is expanded with its own K1 = K′ best positions, each position with K2 = K″ symbols
     (default: K, or all there are).
     `coordinate_score=False` leaves log p(z) out of s(h); at τ = 0 positions are ranked but certain, and add nothing.
@@ -81,8 +83,7 @@ class Searching:
     ) -> None:
         whole, K2 = K2 is None, K if K2 is None else K2
         for name, value in (("K", K), ("K1", K1), ("K2", K2)):
-            if value < 1:
-                raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
+            whole_number(f"{name} of a beam search", value)
         if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
             raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
         if decoder.steps is None and decoder.symbols.may_mask:

@@ -15,6 +15,7 @@ from anyorder.core.look import Conditionals
 from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.order import Order, split_noise
 from anyorder.core.sets import log_p_set
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View
 
 Mask = Callable[[State], Tensor]  # state → (N, L) bool
@@ -62,8 +63,7 @@ revisit = Region("revisit", _revisit, _open, remember=lambda state, z: {"positio
 
 def block(size: int) -> Region:
     """Blocks of `size` open positions, left to right: the masked positions of the first unfinished one."""
-    if size < 1:
-        raise ValueError(f"block needs a size of at least 1, got {size}")
+    whole_number("a block's size", size)
 
     def extent(state: State) -> Tensor:
         missing = state.masked
@@ -76,14 +76,14 @@ def block(size: int) -> Region:
 
 def dilated(size: int) -> Region:
     """Within each block of `size`, positions far apart together: every size/2-th, then every size/4-th, … (DUS)."""
-    if size < 1:
-        raise ValueError(f"dilated needs a size of at least 1, got {size}")
+    whole_number("the size of dilated", size)
     strides = [s for s in (size >> k for k in range(1, size.bit_length() + 1)) if s] or [1]
-    levels = [next(level for level, s in enumerate(strides) if place % s == 0) for place in range(size)]
     blocks = block(size)
 
     def extent(state: State) -> Tensor:
-        level = torch.tensor(levels, device=state.tokens.device)[state.place.clamp_min(0) % size]
+        place, level = state.place.clamp_min(0) % size, torch.zeros_like(state.place)
+        for k, stride in enumerate(strides):  # a position's level is the first stride that meets it
+            level = torch.where((level == k) & (place % stride != 0), k + 1, level)
         here = blocks.candidates(state)
         current = torch.where(here, level, size).amin(-1, keepdim=True)
         return blocks.extent(state) & (level == current)
@@ -123,8 +123,8 @@ class Coordinates:
     reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass per step
 
     def __post_init__(self) -> None:
-        if self.temperature < 0:
-            raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
+        real_number("temperature (0 takes the best positions)", self.temperature, 0)
+        real_number("the weight of random", split_noise(self.order)[1])
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
         if self.reuse and self.conditionals == "masked":
@@ -150,6 +150,7 @@ class Coordinates:
 
     @cached_property
     def reads(self) -> frozenset[str]:
+        """The fields of a view that its order and count need."""
         return self.order.reads | self.count.reads
 
     def logits(self, state: State, view: View, region: Tensor) -> Tensor:
@@ -176,6 +177,21 @@ class Coordinates:
             f"{terms[0] if terms else self.order} is not a number (NaN), so no position can be preferred"
         )
 
+    def check_says(self, state: State, view: View, region: Tensor, *, of_y: bool) -> None:
+        """Raises where φ reads what it does not say: symbols drawn just now or, asked whether it is one of Y, the past.
+
+        What is exact only if φ knows no more than it says asks this at every step.
+        """
+        blank = view._replace(token=torch.full_like(view.token, state.mask_id), logp=torch.zeros_like(view.logp))
+        only = view if "logp" in self.reads else blank
+        past = {"logp": torch.zeros_like(state.logp), "score": torch.zeros_like(state.score), "memory": {}}
+        bare = state.but(**past) if of_y else state
+        if not torch.equal(self.logits(state, view, region), self.logits(bare, only, region)):
+            raise ValueError(
+                f"the order {self.order} reads draws or earlier steps without saying so (`reads`, `remembers`): what "
+                "is asked for would not be exact"
+            )
+
     def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
         """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""
         x = self.logits(state, view, region)
@@ -185,7 +201,11 @@ class Coordinates:
         return torch.full_like(x, -torch.inf).scatter(-1, best, 0.0).masked_fill(~region, -torch.inf)
 
     def choose(self, state: State, view: View, region: Tensor | None = None) -> Choice:
-        """The coordinates, among the region's candidates or those of them that are given, (N, L)."""
+        """z (N, L) bool and log p(z) (N,): the candidates ranked by φ (plus noise if τ > 0), as many as the count says.
+
+        `view` is the model's look at `state`, with the fields of `reads`. Candidates are those of `among`, or of them
+        only `region` (N, L) bool.
+        """
         region = self.among.candidates(state) if region is None else region
         x = self.logits(state, view, region)
         key = x
@@ -209,6 +229,7 @@ class Coordinates:
         return Choice(z, logz.to(state.score.dtype))
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What order, count and region carry along after z (N, L) was chosen."""
         carried = self.order.remember(state, view, z) | self.count.remember(state, view, z)
         return carried | self.among.remember(state, z)
 

@@ -18,13 +18,17 @@ class Edit(Protocol):
     """A rule for the next canvas. `reads` is what it wants to know of every open position before it edits."""
 
     @property
-    def reads(self) -> frozenset[str]: ...
+    def reads(self) -> frozenset[str]:
+        """The fields of a view that it needs."""
+        ...
 
     def pending(self, state: State) -> Tensor:
         """(N, L) what is still to be written."""
         ...
 
-    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited: ...
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write the symbols that `view` proposes at z (N, L); `look` asks the model again."""
+        ...
 
 
 class Edited(NamedTuple):
@@ -52,6 +56,7 @@ class Replacing:
     reads: frozenset[str] = frozenset()
 
     def pending(self, state: State) -> Tensor:
+        """(N, L) what is still to be written."""
         return state.masked
 
 
@@ -59,6 +64,7 @@ class Replace(Replacing):
     """The symbols at z are replaced."""
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write the symbols that `view` proposes at z (N, L)."""
         return Edited(write(state, z, view), z)
 
 
@@ -78,10 +84,12 @@ class Insert:
     reads: frozenset[str] = frozenset()
 
     def pending(self, state: State) -> Tensor:
+        """(N, L) slots that are open, where the canvas may still grow."""
         room = (state.tokens != state.pad_id).sum(-1, keepdim=True) < self.longest
         return state.open & room
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Insert the symbols that `view` proposes into the slots z (N, L); <stop> closes a slot."""
         z = z & self.pending(state)
         stop = z & (view.token == self.stop_id)
         room = self.longest - (state.tokens != state.pad_id).sum(-1, keepdim=True)

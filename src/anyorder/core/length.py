@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 
 
@@ -28,6 +29,7 @@ class Known:
     """A length that is decided before generation begins."""
 
     def finish(self, state: State) -> State:
+        """Nothing is left to do: the length was known."""
         return state
 
 
@@ -65,8 +67,8 @@ class Counts(Known):
         return slope, intercept, max(float(residual) ** 0.5, 0.5)
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
-        if n < 1:
-            raise ValueError(f"at least 1 length candidate is needed, got {n}")
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
+        whole_number("the number of length candidates", n)
         slope, intercept, deviation = self._line()
         source = source_lengths.cpu()
         reach = (slope * source.double() + intercept + 4 * deviation).long() + 1  # each row by its own, not the batch's
@@ -91,6 +93,7 @@ class Given(Known):
     lengths: int | Tensor
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         value = torch.as_tensor(self.lengths, device=source_lengths.device).expand(len(source_lengths))
         return value[:, None].clone(), torch.zeros(len(value), 1, device=value.device)
 
@@ -102,9 +105,10 @@ class Predicted(Known):
     log_length: Callable[[Any], Tensor]
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         logp = self.log_length(context)
         logp = logp.masked_fill(torch.arange(logp.shape[1], device=logp.device) < 1, -torch.inf)
-        best, lengths = logp.topk(n, -1)
+        best, lengths = logp.topk(min(n, logp.shape[1]), -1)
         return lengths, best
 
 
@@ -116,6 +120,7 @@ class UntilEos:
     eos_id: int
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
+        """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         return Given(self.longest).propose(source_lengths, n)
 
     def finish(self, state: State) -> State:

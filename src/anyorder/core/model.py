@@ -25,9 +25,11 @@ class NoContext:
     """X = ∅, or a prompt that is already part of the canvas."""
 
     def take(self, rows: Tensor) -> NoContext:
+        """Any rows: there is nothing to take from."""
         return self
 
     def join(self, *others: NoContext) -> NoContext:
+        """With any others: there is nothing to join."""
         return self
 
 

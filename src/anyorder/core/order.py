@@ -35,6 +35,7 @@ class Order:
         return type(self).remember is not Order.remember
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         raise TypeError(f"{type(self).__name__} does not say how it scores positions: define __call__")
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
@@ -46,6 +47,7 @@ class Order:
 
     @property
     def terms(self) -> tuple[tuple[float, Order], ...]:
+        """(weight, order) of each part of a sum; this order alone, if it is none."""
         return ((1.0, self),)
 
     def __add__(self, other: Order) -> Order:
@@ -74,6 +76,7 @@ class Feature(Order):
     remembers: bool = False
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         return self.score(state, view)
 
     def __str__(self) -> str:
@@ -88,21 +91,26 @@ class Sum(Order):
 
     @property
     def terms(self) -> tuple[tuple[float, Order], ...]:
+        """(weight, order) of each part of a sum; this order alone, if it is none."""
         return self.parts
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
+        """The fields of a view that it needs."""
         return frozenset().union(*(f.reads for _, f in self.parts))
 
     @property
     def blind(self) -> bool:  # type: ignore[override]
+        """Does none of its parts look at the model?"""
         return all(f.blind for _, f in self.parts)
 
     @property
     def remembers(self) -> bool:
+        """Does it carry anything along?"""
         return any(f.remembers for _, f in self.parts)
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         scores = []
         for (w, f), drawer in zip(self.parts, self._drawers, strict=True):
             score = f(_opened(state, drawer), view)
@@ -110,6 +118,7 @@ class Sum(Order):
         return reduce(torch.add, scores)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What its parts carry along, each in a drawer of its own."""
         carried: dict[str, Tensor] = {}
         for (_, f), drawer in zip(self.parts, self._drawers, strict=True):
             carried |= {key + drawer: value for key, value in f.remember(_opened(state, drawer), view, z).items()}

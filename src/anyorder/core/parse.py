@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping
 
 from anyorder.core.order import FEATURES, Order
-from anyorder.errors import UsageError
+from anyorder.errors import UsageError, pointer
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
 )
+
+DEEPEST = 50  # brackets in brackets
 
 
 class OrderError(UsageError):
     """A text that is not an order; the message points at the character."""
 
     def __init__(self, text: str, at: int, problem: str):
-        super().__init__(f"{problem}\n  {text}\n  {' ' * at}^")
+        super().__init__(f"{problem}\n{pointer(text, at)}")
         self.at = at
 
 
@@ -38,7 +41,7 @@ class _Parser:
             kind = str(match.lastgroup)
             self.tokens.append((kind, match[kind], match.start(kind)))
             at = match.end()
-        self.next = 0
+        self.next = self.depth = 0
 
     def peek(self) -> tuple[str, str, int]:
         return self.tokens[self.next] if self.next < len(self.tokens) else ("end", "", len(self.text.rstrip()))
@@ -51,10 +54,12 @@ class _Parser:
         return None
 
     def number(self) -> float | None:
-        kind, value, _ = self.peek()
+        kind, value, at = self.peek()
         if kind != "number":
             return None
         self.next += 1
+        if not math.isfinite(float(value)):
+            raise OrderError(self.text, at, "this number is too large")
         return float(value)
 
     def order(self) -> Order:
@@ -65,8 +70,13 @@ class _Parser:
         return total
 
     def term(self) -> Order:
-        if sign := self.accept("-", "+"):
-            return -self.term() if sign == "-" else self.term()
+        flips = 0
+        while sign := self.accept("-", "+"):
+            flips += sign == "-"
+        unsigned = self.unsigned()
+        return -unsigned if flips % 2 else unsigned
+
+    def unsigned(self) -> Order:
         weight = self.number()
         if weight is not None:
             if not self.accept("*"):
@@ -82,7 +92,11 @@ class _Parser:
 
     def factor(self) -> Order:
         if self.accept("("):
+            self.depth += 1
+            if self.depth > DEEPEST:
+                raise OrderError(self.text, self.peek()[2], f"brackets can be nested {DEEPEST} deep, not deeper")
             inside = self.order()
+            self.depth -= 1
             if not self.accept(")"):
                 raise OrderError(self.text, self.peek()[2], "expected ')'")
             return inside

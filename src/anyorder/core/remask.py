@@ -11,6 +11,7 @@ from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE
 from anyorder.core.edit import Edited, Look, Replacing, erase, write
 from anyorder.core.noise import ACCEPT, TAKE_BACK, grid, uniform
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View, merge
 
 
@@ -32,7 +33,12 @@ class PathPlanning(Replacing):
     eta: float = 1.0
     reads: frozenset[str] = frozenset({"current"})
 
+    def __post_init__(self) -> None:
+        whole_number("the steps of path planning", self.steps)
+        real_number("the η of path planning", self.eta, 0)
+
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         assert view.current is not None
         score = torch.where(z, view.logp, self.eta * view.current)
         new = write(state, z, view)
@@ -50,6 +56,10 @@ class ReMDM(Replacing):
     steps: int
     eta: float
 
+    def __post_init__(self) -> None:
+        whole_number("the steps of ReMDM", self.steps)
+        real_number("the η of ReMDM", self.eta, 0)
+
     def sigma(self, step: Tensor) -> Tensor:
         """σ_t of each row (N,) float64, 0 where nothing is written yet."""
         before, after = step.double() / self.steps, (step + 1).double() / self.steps
@@ -61,6 +71,7 @@ class ReMDM(Replacing):
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         written = state.open & ~state.masked & ~z
         u = uniform(*grid(state.seed, state.step, z.shape[1], TAKE_BACK))
         return Edited(erase(write(state, z, view), written & (u < self.sigma(state.step)[:, None])), z)
@@ -77,7 +88,11 @@ class TakeBack(Replacing):
 
     p: float
 
+    def __post_init__(self) -> None:
+        real_number("the p of taking back", self.p, 0, 1)
+
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and take back what the rule says."""
         new = write(state, z, view)
         written = new.open & ~new.masked
         again = look(new, written, reads=frozenset({"current"}), conditionals="masked")
@@ -110,6 +125,7 @@ class Metropolis(Replacing):
             raise ValueError(f"the correction is for one coordinate a step, not {c.count.name}")
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Write at z (N, L), and keep it with the probability that makes the chain stationary at p."""
         c = self.coordinates
         region = c.among.candidates(state)
 
@@ -119,6 +135,7 @@ class Metropolis(Replacing):
             return look(y, region, reads=c.reads, conditionals=c.conditionals)
 
         judge = judged(state) if state.view is None else state.view
+        c.check_says(state, judge, region, of_y=True)
         new = write(state, z, view)
         after = judged(new)
         ratio = c.log_probs(new, after, region) - c.log_probs(state, judge, region)  # (N, L)

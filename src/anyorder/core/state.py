@@ -30,9 +30,11 @@ class View(NamedTuple):
     full: Tensor | None = None  # (N, L, V) log p, for counts that compare distributions
 
     def take(self, rows: Tensor) -> View:
+        """These rows."""
         return View(*(None if f is None else f[rows] for f in self))  # type: ignore[arg-type]
 
     def trim(self, width: int) -> View:
+        """The first `width` columns."""
         return View(*(None if f is None else f[:, :width] for f in self))  # type: ignore[arg-type]
 
     def join(self, *others: View) -> View:

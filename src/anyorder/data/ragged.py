@@ -20,6 +20,7 @@ class Ragged:
 
     @classmethod
     def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        """Rows of ids, one after the other."""
         flat, lengths = array("i"), array("q")
         for row in rows:
             flat.extend(row)
@@ -43,6 +44,7 @@ class Ragged:
         return Ragged(self.flat, self.starts[rows], self.lengths[rows])
 
     def row(self, i: int) -> list[int]:
+        """The ids of row i."""
         start = int(self.starts[i])
         rows: list[int] = self.flat[start : start + int(self.lengths[i])].tolist()
         return rows

@@ -23,6 +23,7 @@ class Report:
     examples: dict[str, int] = field(default_factory=dict)  # reason → the first line number, from 1
 
     def skip(self, reason: str, line: int) -> None:
+        """Count a line that is left out, and keep the first of each reason."""
         self.skipped[reason] += 1
         self.examples.setdefault(reason, line)
 

@@ -57,9 +57,11 @@ class Cell:
     seed: int = 0
     gold: bool = False  # the reference's length instead of p(L|X)
     polish: int = 0  # rounds of local search by the autoregressive model's score
+    conditionals: str = "visible"  # how an order sees a written position
 
     @property
     def causal(self) -> bool:
+        """Is it the autoregressive model?"""
         return self.order == "autoregressive"
 
     def plan(self) -> Plan:
@@ -67,6 +69,7 @@ class Cell:
         if self.causal:
             return Plan.of(beam=self.beam)
         options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
+        options["conditionals"] = self.conditionals
         if self.polish:
             options |= dict(polish=self.polish, rescore="ar")
         steps = None if self.steps == "L" else self.steps
@@ -84,6 +87,7 @@ class Candidate:
 
     @property
     def length(self) -> int:
+        """Symbols, at least 1, to divide by."""
         return max(1, len(self.ids))
 
 
@@ -119,6 +123,7 @@ class Job:
 
     @property
     def title(self) -> str:
+        """What progress is shown under."""
         c = self.cell
         return f"{c.order} b={c.beam} T={c.steps} {c.direction}" + (
             "" if self.criterion == "written" else f" {self.criterion}"
@@ -161,6 +166,7 @@ class Store:
         os.replace(new, path)
 
     def chunk(self, job: Job) -> Chunk | None:
+        """What was decoded and kept of a job; None if nothing was."""
         content = self.read(self.of(job))
         if content is None:
             return None
@@ -171,8 +177,9 @@ class Store:
 def _described(task: Job | Watch) -> dict[str, Any]:
     """All fields; one that cells did not always have is left out where it is not used: their old chunks still hold."""
     out = asdict(task)
-    if isinstance(task, Job) and not task.cell.polish:
-        del out["cell"]["polish"]
+    for name, unused in (("polish", 0), ("conditionals", "visible")):
+        if isinstance(task, Job) and out["cell"][name] == unused:
+            del out["cell"][name]
     return out
 
 

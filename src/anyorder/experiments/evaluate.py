@@ -136,6 +136,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
+        """Is p below the level?"""
         return self.p < LEVEL
 
 

@@ -31,6 +31,7 @@ class Watch:
 
     @property
     def title(self) -> str:
+        """What progress is shown under."""
         return f"watching {self.order} {self.direction}"
 
 

@@ -28,12 +28,16 @@ iframe { width: 100%; height: 44rem; border: 1px solid #8884; }
 
 @dataclass(frozen=True)
 class Heading:
+    """A heading of some level."""
+
     text: str
     level: int = 2
 
 
 @dataclass(frozen=True)
 class Text:
+    """A paragraph, or a list."""
+
     text: str  # may hold `code`, **bold** and lines that begin with "- "
 
 
@@ -47,6 +51,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class Figure:
+    """A picture with its caption."""
+
     name: str  # file name without .svg
     svg: str
     caption: str
@@ -94,6 +100,7 @@ def steps_of(trace: Trace, reference: str) -> list[str]:
 
 
 def markdown(blocks: Sequence[Block]) -> str:
+    """The report as Markdown, figures and viewers as links to files beside it."""
     return "\n\n".join(_markdown(block) for block in blocks) + "\n"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.experiments import energy, figures, grid, tables
+from anyorder.experiments import choices, energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.claims import findings
 from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
@@ -17,7 +17,7 @@ from anyorder.experiments.grid import Scope
 from anyorder.experiments.orders import Cluster, clusters, monotone_share
 from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Text, Viewer, markdown, page, steps_of
 from anyorder.experiments.results import Results, Row, record
-from anyorder.experiments.runner import Setting, run_all
+from anyorder.experiments.runner import Setting, Spread, run_all
 from anyorder.experiments.tables import TextTable, title
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
@@ -42,6 +42,7 @@ def reproduce(
     cache: Path | None = None,
     jobs: int | None = None,
     minutes: float | None = None,
+    spread: Spread | None = None,
 ) -> Written:
     """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
     identity = identify(model)
@@ -51,7 +52,7 @@ def reproduce(
     )
     setting = Setting(model, data, cache or out / "cells", identity)
     results = Results(setting.store, data)
-    left = run_all(grid.schedule(scope, results), setting, jobs, minutes)
+    left = run_all(grid.schedule(scope, results), setting, jobs, minutes, spread)
     write_report(results, scope, out, model, left)
     return Written(out, left)
 
@@ -91,7 +92,9 @@ def all_rows(scope: Scope) -> Iterator[Row]:
         yield from tables.linear_rows(scope, direction).values()
         yield from tables.constant_rows(scope, direction).values()
         yield from grid.lengths(scope, direction).values()
-        yield from grid.criteria(scope, direction).values()
+        yield from choices.criteria(scope, direction).values()
+        yield from choices.lengths_chosen(scope, direction).values()
+        yield from choices.conditionals(scope, direction).values()
         yield from grid.frontier(scope, direction).values()
 
 
@@ -160,12 +163,20 @@ def _tables(results: Results, scope: Scope) -> list[Block]:
         )
     out += [Heading("Table 2: length candidates"), Shown(tables.table2(results, scope))]
     out += [Text("Which of the candidates is taken matters:"), Shown(tables.criteria(results, scope))]
+    for direction in scope.directions:
+        if both := choices.lengths_chosen(scope, direction):
+            name = f"{title(direction)}: our choice of a length and the paper's, b = 1, T = L"
+            out.append(Shown(tables.details(results, both, ["chosen by", "order"]), name))
     out += [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
     for direction in scope.directions:
         rows = tables.constant_rows(scope, direction)
         out.append(
             Shown(tables.details(results, rows, ["T", "o_t", "order"]), f"{title(direction)}: costs, significance")
         )
+    for direction in scope.directions:
+        if both := choices.conditionals(scope, direction):
+            name = f"{title(direction)}: written positions judged as they stand (visible) and as in the paper (masked)"
+            out.append(Shown(tables.details(results, both, ["decoder", "conditionals"]), name))
     out += [Heading("Comparison with other constant-time models"), Shown(tables.comparison(results, scope))]
     out.append(Heading("What the paper could not have"))
     points = {title(d): _points(results, scope, d) for d in scope.directions}

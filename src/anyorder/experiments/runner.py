@@ -5,21 +5,23 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import Job, Store, run
 from anyorder.experiments.generations import Watch, watch
+from anyorder.models.catalog import found
 from anyorder.models.machine import end_with_parent
 
 if TYPE_CHECKING:
     from anyorder.text.translator import Translator
 
 Task = Job | Watch
+Spread = Callable[[Any, Sequence[Any]], Iterator[tuple[Any, Any]]]  # does the parts of a work, somewhere
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,12 @@ class Setting:
 
     @property
     def store(self) -> Store:
+        """Where results are kept, by configuration."""
         return Store(self.cache, self.identity)
+
+    def open(self) -> Callable[[Task], None]:
+        """What does tasks, in a process that is nobody else's."""
+        return _Worker(self).do
 
 
 class _Worker:
@@ -75,8 +82,17 @@ def _do(task: Task) -> None:
     _worker.do(task)
 
 
-def run_all(tasks: Sequence[Task], setting: Setting, jobs: int | None = None, minutes: float | None = None) -> int:
-    """Do those tasks that are not done yet, in this order; returns how many are left when the time is over."""
+def run_all(
+    tasks: Sequence[Task],
+    setting: Setting,
+    jobs: int | None = None,
+    minutes: float | None = None,
+    spread: Spread | None = None,
+) -> int:
+    """Do those tasks that are not done yet, in this order; returns how many are left when the time is over.
+
+    On `jobs` processes, or wherever `spread` does the parts of a work: there what needs others' results comes last.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     store = setting.store
@@ -88,7 +104,8 @@ def run_all(tasks: Sequence[Task], setting: Setting, jobs: int | None = None, mi
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=_stderr()) as bar:
         shown = bar.add_task("decoding", total=len(todo))
-        for task in _perform(todo, setting, count, end):
+        done = _perform(todo, setting, count, end) if spread is None else _elsewhere(todo, setting, spread, end)
+        for task in done:
             bar.update(shown, advance=1, description=task.title)
     return sum(not store.of(task).exists() for task in todo)
 
@@ -119,6 +136,18 @@ def _perform(todo: Sequence[Task], setting: Setting, count: int, end: float | No
                 task = running.pop(future)
                 future.result()
                 yield task
+
+
+def _elsewhere(todo: Sequence[Task], setting: Setting, spread: Spread, end: float | None) -> Iterator[Task]:
+    """Each task when it is done, the scoring of candidates after all decoding."""
+    folder = found(setting.model).path.absolute()
+    setting = replace(setting, model=str(folder), data=setting.data.absolute(), cache=setting.cache.absolute())
+    last = [task for task in todo if isinstance(task, Job) and task.criterion != "written"]
+    for some in ([task for task in todo if task not in last], last):
+        for task, _ in spread(setting, some):
+            yield task
+            if end is not None and time.monotonic() > end:
+                return
 
 
 def _next(waiting: list[Task], running: Any) -> Task | None:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from anyorder.experiments import grid
-from anyorder.experiments.evaluate import LEVEL
+from anyorder.experiments import choices, grid
+from anyorder.experiments.evaluate import LEVEL, Difference
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.published import COMPARISON
 from anyorder.experiments.results import Measured, Results, Row
@@ -29,10 +29,12 @@ class TextTable:
 
 
 def title(direction: str) -> str:
+    """A direction as the tables write it: De→En."""
     return ARROW.get(direction, direction)
 
 
 def score(measured: Measured | None) -> str:
+    """BLEU as text, or the sign for what is not measured yet."""
     return MISSING if measured is None else f"{measured.quality.bleu:.2f}"
 
 
@@ -53,13 +55,17 @@ def details(results: Results, rows: Mapping[tuple[str, ...], Row], names: list[s
         if m is None or best is None:
             out.append([*name, *[MISSING] * len(DETAILS)])
             continue
-        q = m.quality
-        tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
-        cells = [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}"]
         difference = None if m is best else results.compare([(m.row, best.row)], sentences)
-        tail = ["best", ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
-        out.append([*name, *cells, *tail])
+        out.append([*name, *_cells(m, difference, "best")])
     return TextTable([*names, *DETAILS], out, f"{sentences} sentences.")
+
+
+def _cells(m: Measured, difference: Difference | None, alone: str = "") -> list[str]:
+    """Scores, costs, and the difference from another row with its p, as DETAILS names them."""
+    q = m.quality
+    tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
+    tail = [alone, ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
+    return [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}", *tail]
 
 
 def headline(results: Results, scope: Scope, corpus: str) -> TextTable:
@@ -119,14 +125,10 @@ def _beside_baseline(
             if m is None:
                 out.append([title(direction), name, *[MISSING] * 8])
                 continue
-            q = m.quality
             against = None
             if reference is not None and row != reference:
                 against = results.compare([(row, reference)], sentences)
-            tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
-            tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
-            cells = [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}"]
-            out.append([title(direction), name, str(sentences), *cells, *tail])
+            out.append([title(direction), name, str(sentences), *_cells(m, against)])
     beam = "greedy" if scope.quick else "beam 5"
     header = ["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"]
     return TextTable(header, out, f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.")
@@ -284,14 +286,15 @@ def criteria(results: Results, scope: Scope) -> TextTable:
     """Choosing among the length candidates by different criteria."""
     out = []
     for direction in scope.directions:
-        rows = grid.criteria(scope, direction)
+        rows = choices.criteria(scope, direction)
         sentences = results.common(rows.values())
         out.append([title(direction), *(score(results.measure(row, sentences)) for row in rows.values())])
-    header = ["", *grid.criteria(scope, scope.directions[0])]
+    header = ["", *choices.criteria(scope, scope.directions[0])]
     return TextTable(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
 
 
 def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
+    """The rows of the frontier, by name."""
     return {(name,): row for name, row in grid.frontier(scope, direction).items()}
 
 

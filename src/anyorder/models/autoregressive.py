@@ -39,6 +39,7 @@ class CausalContext:
     seen: _Seen | None = field(default=None, repr=False)
 
     def take(self, rows: Tensor) -> CausalContext:
+        """These rows."""
         seen = None if self.seen is None else self.seen.take(rows)
         return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
 
@@ -52,6 +53,7 @@ class CausalContext:
         return replace(self, memory=self.memory.trim())
 
     def join(self, *others: CausalContext) -> CausalContext:
+        """These rows, then the others'."""
         all_ = (self, *others)
         seen = [c.seen for c in all_ if c.seen is not None]  # what not all have seen is run again
         memory, languages = self.memory.join(*(c.memory for c in others)), torch.cat([c.target_lang for c in all_])
@@ -82,6 +84,7 @@ class Autoregressive(nn.Module):
         grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> CausalContext:
+        """What is known of the sources, computed once for all steps."""
         tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
@@ -100,6 +103,7 @@ class Autoregressive(nn.Module):
         return out
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:
+        """States (N, L, D) of the columns as a causal decoder sees them; what was seen before is not run again."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
@@ -132,4 +136,5 @@ class Autoregressive(nn.Module):
         return int(same.long().cumprod(0).sum())
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.decoder.logits(hidden)

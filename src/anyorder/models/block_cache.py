@@ -67,6 +67,7 @@ class BlockContext:
     memo: _Memo | None = field(default=None, repr=False)
 
     def take(self, rows: Tensor) -> BlockContext:
+        """These rows."""
         return BlockContext(self.pad_id, None if self.memo is None else self.memo.take(rows))
 
     def join(self, *others: BlockContext) -> BlockContext:
@@ -146,6 +147,7 @@ class BlockCached(nn.Module):
         return self._states(context, tokens, asked)[n, self._column(i)]
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.model.logits(hidden)
 
     def _column(self, i: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ class EncodedContext:
     close: bool
 
     def take(self, rows: Tensor) -> EncodedContext:
+        """These rows."""
         return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
 
     @property
@@ -42,6 +43,7 @@ class EncodedContext:
         return replace(self, memory=self.memory.trim())
 
     def join(self, *others: EncodedContext) -> EncodedContext:
+        """These rows, then the others'."""
         all_ = (self, *others)
         return EncodedContext(
             self.memory.join(*(c.memory for c in others)),
@@ -78,6 +80,7 @@ class ConditionalMasked(nn.Module):
         grow(self.decoder, decoder)
 
     def encode(self, source: Source) -> EncodedContext:
+        """What is known of the sources, computed once for all steps."""
         tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
@@ -92,6 +95,7 @@ class ConditionalMasked(nn.Module):
         return torch.log_softmax(self.length_lin(context.summary), 1)
 
     def hidden(self, context: EncodedContext, tokens: Tensor) -> Tensor:
+        """One forward pass: canvases (N, L) → states (N, L, D)."""
         return self._states(context, tokens)[:, self.first : self.first + tokens.shape[1]]
 
     def hidden_at(self, context: EncodedContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
@@ -107,4 +111,5 @@ class ConditionalMasked(nn.Module):
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.decoder.logits(hidden)

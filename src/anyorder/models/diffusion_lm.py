@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
+from anyorder.models.hub import check_type, quiet
 
 
 class DiffusionLM(nn.Module):
@@ -144,10 +145,12 @@ def load_diffusion_lm(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     where = str(path_or_name)
+    check_type(Path(where))
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            where, dtype=dtype, output_loading_info=True, trust_remote_code=False
-        )
+        with quiet():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, output_loading_info=True, trust_remote_code=False
+            )
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # missing, damaged, code of its own …: as many types as causes
         raise ModelError(
@@ -200,10 +203,12 @@ class GuidedContext:
     prompt: Tensor  # (N, L) bool, or (1, L) the same for all rows
 
     def take(self, rows: Tensor) -> GuidedContext:
+        """These rows."""
         prompt = self.prompt if self.prompt.shape[0] == 1 else self.prompt[rows]
         return GuidedContext(self.inner.take(rows), prompt)
 
     def join(self, *others: GuidedContext) -> GuidedContext:
+        """These rows, then the others'."""
         prompts, inner = [c.prompt for c in (self, *others)], self.inner.join(*(c.inner for c in others))
         if all(torch.equal(p, self.prompt) for p in prompts) and len(self.prompt) == 1:
             return GuidedContext(inner, self.prompt)  # the same for all rows
@@ -226,6 +231,7 @@ class Guided(nn.Module):
         self.special_ids = getattr(model, "special_ids", (model.mask_id, model.pad_id))
 
     def encode(self, source: Any = None) -> GuidedContext:
+        """What is known of the sources, computed once for all steps."""
         return GuidedContext(self.model.encode(source), self.prompt)
 
     def hidden(self, context: GuidedContext, tokens: Tensor) -> Tensor:
@@ -241,6 +247,7 @@ class Guided(nn.Module):
         return torch.cat([states[:n], states[n:]], -1)
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Guided logits (M, V) of the states of both halves, side by side (M, 2D)."""
         given, free = self.model.logits(torch.cat(hidden.chunk(2, -1))).chunk(2)  # (M, V) each
         impossible = given.isneginf() | free.isneginf()
         return torch.where(impossible, given, free + (1 + self.scale) * (given - free))

@@ -34,6 +34,7 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """x with a share p of its entries 0 and the others scaled up, while training."""
         threshold = round(self.p * 256)
         if not self.training or threshold == 0:
             return x
@@ -43,4 +44,5 @@ class Dropout(nn.Module):
         return out
 
     def extra_repr(self) -> str:
+        """What print shows."""
         return f"p={self.p}"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyorder.errors import ModelError, first_line
-from anyorder.models.weights import FORMAT, build, config_of, own_weights, set_weights
+from anyorder.models.weights import FORMAT, build, check_size, config_of, own_weights, set_weights
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from anyorder.models.tokenizer import Tokenizer
 
 CONFIG, WEIGHTS, TOKENIZER = PARTS = ("config.json", "model.safetensors", "tokenizer.json")  # no model without them
+VOCABULARY = "vocabulary_fingerprint"  # in config.json: which tokenizer.json belongs to the weights
 LENGTHS, TRAINED, CARD = "lengths.json", "training.json", "README.md"
 POLICY = "policy-{}.safetensors"  # a learned order, by its direction
 BESIDE, KINDS = "-ar", ("-joint",)  # the autoregressive twin of "de-en" and of "de-en-joint" is "de-en-ar"
@@ -48,8 +49,10 @@ class ModelFolder:
             config = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, NotADirectoryError):
             return None
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise ModelError(f"{path} is not JSON: {first_line(error)}") from None
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror}") from None
         return config if isinstance(config, dict) and "format" in config else None
 
     @property
@@ -68,7 +71,8 @@ class ModelFolder:
     @property
     def languages(self) -> list[str]:
         """The languages of a translation model, in the order of its indices."""
-        return list((self.config or {}).get("languages", ()))
+        found = (self.config or {}).get("languages", ())
+        return [str(name) for name in found] if isinstance(found, list) else []
 
     def model(self) -> Any:
         """The model, in evaluation mode, as float32 on the CPU."""
@@ -82,13 +86,15 @@ class ModelFolder:
             raise ModelError(
                 f"{self.path / CONFIG} has format {self.config['format']}, this version reads {FORMAT}: update anyorder"
             )
-        model, path = build(self.config), self.path / WEIGHTS
+        path = self.path / WEIGHTS
         try:
             weights = load_file(path)
         except FileNotFoundError:
             raise ModelError(f"{path} is missing: this is not a complete model folder") from None
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, ValueError, KeyError) as error:
             raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
+        check_size(self.config, weights, path)
+        model = build(self.config)
         set_weights(model, weights, path)
         return model.eval().requires_grad_(False)
 
@@ -96,14 +102,27 @@ class ModelFolder:
         """Text to ids and back."""
         from anyorder.models.tokenizer import Tokenizer
 
-        return Tokenizer.load(self.path / TOKENIZER)
+        found = Tokenizer.load(self.path / TOKENIZER)
+        config = self.config or {}
+        own, size = config.get(VOCABULARY), (config.get("architecture") or {}).get("vocabulary")
+        if (own is not None and own != found.fingerprint) or (size is not None and size != len(found)):
+            what = f"it has {len(found)} symbols, the model {size}" if size != len(found) else "its subwords are others"
+            raise ModelError(
+                f"{self.path / TOKENIZER} is not this model's vocabulary ({what}): put the file back that came with it"
+            )
+        return found
 
     def lengths(self) -> dict[str, Length]:
         """p(L|X) by direction, from counts; empty where there are none."""
         from anyorder.models.lengths import length_models
 
         path = self.path / LENGTHS
-        return length_models(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+        if not path.exists():
+            return {}
+        try:
+            return length_models(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
 
     @property
     def directions(self) -> list[str]:
@@ -181,9 +200,11 @@ class ModelFolder:
         aside = self.path / (WEIGHTS + ".new")
         save_file(tensors, aside)
         os.replace(aside, self.path / WEIGHTS)
-        (self.path / CONFIG).write_text(json.dumps(config_of(model), indent=1) + "\n", encoding="utf-8")
+        config = config_of(model)
         if tokenizer is not None:
             tokenizer.save(self.path / TOKENIZER)
+            config[VOCABULARY] = tokenizer.fingerprint
+        (self.path / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
         if lengths is not None:
             (self.path / LENGTHS).write_text(json.dumps(lengths), encoding="utf-8")
         if story is not None:
@@ -191,7 +212,8 @@ class ModelFolder:
 
     def copy_to(self, other: ModelFolder, half: bool = True) -> None:
         """This model as it is shipped: float16, with what strings need."""
-        other.save(self.model(), half=half)
+        tokenizer = self.tokenizer() if (self.path / TOKENIZER).exists() else None
+        other.save(self.model(), half=half, tokenizer=tokenizer)
         for name in (TOKENIZER, LENGTHS, TRAINED):
             if (self.path / name).exists():
                 shutil.copyfile(self.path / name, other.path / name)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from anyorder.core.model import NoContext
 from anyorder.errors import ModelError, first_line
+from anyorder.models.hub import check_type, quiet
 
 
 class MaskedLM(nn.Module):
@@ -104,10 +105,12 @@ def load_masked_lm(path_or_name: str | Path, *, dtype: torch.dtype = torch.float
 def _load_weights(where: str, dtype: torch.dtype) -> Any:
     from transformers import AutoModelForMaskedLM
 
+    check_type(Path(where))
     try:
-        model, found = AutoModelForMaskedLM.from_pretrained(
-            where, dtype=dtype, output_loading_info=True, trust_remote_code=False
-        )
+        with quiet():
+            model, found = AutoModelForMaskedLM.from_pretrained(
+                where, dtype=dtype, output_loading_info=True, trust_remote_code=False
+            )
     except UnpicklingError as error:
         raise ModelError(
             f"cannot load a masked LM from {where}: its weights are a damaged pickle, or one with more than tensors in "

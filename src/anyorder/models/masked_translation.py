@@ -30,9 +30,11 @@ class JointContext:
     close: bool
 
     def take(self, rows: Tensor) -> JointContext:
+        """These rows."""
         return JointContext(self.embedded[rows], self.real[rows], self.target_lang[rows], self.close)
 
     def join(self, *others: JointContext) -> JointContext:
+        """These rows, then the others'."""
         all_ = (self, *others)
         embedded, real = joined([c.embedded for c in all_]), joined([c.real for c in all_])
         return JointContext(embedded, real, torch.cat([c.target_lang for c in all_]), same_end(c.close for c in all_))
@@ -63,6 +65,7 @@ class MaskedTranslation(nn.Module):
         self.mask_id, self.pad_id = special.mask, special.pad
 
     def encode(self, source: Source) -> JointContext:
+        """What is known of the sources, computed once for all steps."""
         tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         n, device = len(tokens), tokens.device
@@ -70,6 +73,7 @@ class MaskedTranslation(nn.Module):
         return JointContext(embedded, real, language_rows(source.target_lang, n, device), source.close)
 
     def hidden(self, context: JointContext, tokens: Tensor) -> Tensor:
+        """One forward pass: canvases (N, L) → states (N, L, D)."""
         start = context.embedded.shape[1] + 1  # nobody reads the source's states: the last layer computes the others
         return self.states(context, tokens, (start, start + tokens.shape[1]))
 
@@ -90,4 +94,5 @@ class MaskedTranslation(nn.Module):
         return states
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.transformer.logits(hidden)

@@ -18,6 +18,7 @@ class Memory:
     mask: Tensor | None  # (N, 1, 1, S) bool
 
     def take(self, rows: Tensor) -> Memory:
+        """These rows."""
         mask = None if self.mask is None else self.mask[rows]
         return Memory([(k[rows], v[rows]) for k, v in self.layers], mask)
 
@@ -53,6 +54,7 @@ class Cache:
     filled: int = 0
 
     def take(self, rows: Tensor) -> Cache:
+        """These rows."""
         return Cache([(k[rows], v[rows]) for k, v in self.layers], self.filled)
 
     def join(self, *others: Cache) -> Cache:

@@ -11,6 +11,7 @@ may decide how many as well as which: it writes every position with f_i > 0, one
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -80,10 +81,12 @@ class Policy(nn.Module, Order):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
+        """Hidden states, and the fields of its features."""
         return frozenset({"hidden"}).union(*(FEATURES[name].reads for name in self.features))
 
     @property
     def remembers(self) -> bool:
+        """Does it carry the last k choices along, or do its features?"""
         return self.history > 0 or any(FEATURES[name].remembers for name in self.features)
 
     def forward(self, state: State, view: View) -> Tensor:
@@ -91,6 +94,7 @@ class Policy(nn.Module, Order):
         return self.scores(self.inputs(state, view))
 
     def inputs(self, state: State, view: View) -> Inputs:
+        """What the network is given, from a state and the model's view of it."""
         assert view.hidden is not None
         hidden = view.hidden.to(self.inner.weight.dtype)  # a model in half precision gives halves
         if hidden.shape[-1] != self.width:
@@ -155,12 +159,22 @@ class Policy(nn.Module, Order):
     @property
     def count(self) -> Count:
         """How many it wants to write: every position with f_i > 0 (one at least), or one at a time."""
-        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads) if self.several else ONE
+        if not self.several:
+            return ONE
+        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads, fixes="which")
+
+    def above(self, cutoff: float) -> Self:
+        """The same policy with f_i − cutoff for f_i: deciding how many, it writes fewer (cutoff > 0) or more."""
+        other = copy.deepcopy(self)
+        with torch.no_grad():
+            other.outer.bias.sub_(cutoff)
+        return other
 
     def __str__(self) -> str:
         return "learned"
 
     def save(self, path: str | Path) -> None:
+        """Write weights and settings as safetensors."""
         from safetensors.torch import save
 
         settings = {
@@ -179,6 +193,7 @@ class Policy(nn.Module, Order):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
+        """Read a policy that `save` wrote."""
         from safetensors import safe_open
 
         try:

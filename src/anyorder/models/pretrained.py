@@ -18,9 +18,11 @@ class LanguageContext:
     language: Tensor  # (N, 1)
 
     def take(self, rows: Tensor) -> LanguageContext:
+        """These rows."""
         return LanguageContext(self.language[rows])
 
     def join(self, *others: LanguageContext) -> LanguageContext:
+        """These rows, then the others'."""
         return LanguageContext(torch.cat([c.language for c in (self, *others)]))
 
 
@@ -40,6 +42,7 @@ class PretrainedLM(nn.Module):
         return LanguageContext(language_rows(source, len(source), source.device))
 
     def hidden(self, context: LanguageContext, tokens: Tensor) -> Tensor:
+        """One forward pass: canvases (N, L) → states (N, L, D)."""
         check_length(tokens.shape[1], self.architecture.positions, "a text")
         real = tokens.ne(self.pad_id)
         mask = None if bool(real.all()) else real[:, None, None]
@@ -47,4 +50,5 @@ class PretrainedLM(nn.Module):
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.transformer.logits(hidden)

@@ -43,6 +43,7 @@ class Table:
         self._strides = (vocabulary + 1) ** torch.arange(length - 1, -1, -1)  # (L,)
 
     def encode(self, source: Any = None) -> NoContext:
+        """What is known of the sources, computed once for all steps."""
         return NoContext()
 
     def hidden(self, context: Any, tokens: Tensor) -> Tensor:

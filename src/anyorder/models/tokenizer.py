@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from anyorder.errors import extra
+from anyorder.errors import ModelError, extra, first_line
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 BOS, EOS, PAD, UNK, MASK = range(5)
@@ -62,17 +63,38 @@ class Tokenizer:
         return str(tokeniser.tokenize(normaliser.normalize(text), return_str=True, escape=False))
 
     def save(self, path: Path | str) -> None:
+        """Write tokenizer.json."""
         data = json.loads(self.inner.to_str())
         data["anyorder"] = {"moses": self.moses, **({} if self.words is None else {"words": self.words})}
         Path(path).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:
+        """Read a tokenizer.json."""
         from tokenizers import Tokenizer as Inner
 
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        ours = data.pop("anyorder", {})
-        return cls(Inner.from_str(json.dumps(data)), bool(ours.get("moses", False)), ours.get("words"))
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            ours = data.pop("anyorder", {})
+            moses, words = bool(ours.get("moses", False)), ours.get("words")
+            inner = Inner.from_str(json.dumps(data))
+        except OSError as error:
+            raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+        except RecursionError:
+            raise ModelError(f"{path} is no tokenizer: it is nested too deeply") from None
+        except Exception as error:  # JSON, its shape, and whatever the tokenizer finds in it
+            raise ModelError(f"{path} is damaged, or no tokenizer: {first_line(error)}") from None
+        if words is not None and (not isinstance(words, int) or not len(SPECIAL) <= words <= inner.get_vocab_size()):
+            raise ModelError(f"{path} is damaged: it has {inner.get_vocab_size()} subwords, not {words!r}")
+        return cls(inner, moses, words)
+
+    @property
+    def fingerprint(self) -> str:
+        """What the vocabulary is: a short hash of its subwords, in order, and of how they are put together."""
+        model = json.loads(self.inner.to_str())["model"]
+        words = sorted(self.inner.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+        content = json.dumps([words, model.get("merges", []), self.moses, self.words], ensure_ascii=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
 def train_tokenizer(texts: Iterable[tuple[str, str]], vocabulary: int, moses: bool = False) -> Tokenizer:

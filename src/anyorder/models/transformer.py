@@ -101,6 +101,7 @@ class CrossAttention(Attention):
         return k, v
 
     def queries(self, x: Tensor) -> Tensor:
+        """(N, L, D) → (N, H, L, D/H)."""
         N, L, D = x.shape
         q: Tensor = self.q_lin(x).view(N, L, self.heads, D // self.heads).transpose(1, 2)
         return q
@@ -115,6 +116,7 @@ class FeedForward(nn.Module):
         self.approximate = "none" if a.gelu == "erf" else "tanh"
 
     def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D), position by position."""
         out: Tensor = self.lin2(F.gelu(self.lin1(x), approximate=self.approximate))
         return out
 
@@ -230,6 +232,7 @@ class Transformer(nn.Module):
         return Memory([attention.memory(states) for attention in self.encoder_attn], mask)  # type: ignore[operator]
 
     def new_cache(self, rows: int, length: int) -> Cache:
+        """Room for the keys and values of canvases of some length."""
         a, like = self.architecture, self.proj_bias
         shape = (rows, a.heads, length, a.dim // a.heads)
         return Cache([(like.new_empty(shape), like.new_empty(shape)) for _ in range(a.layers)])

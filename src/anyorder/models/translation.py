@@ -59,6 +59,7 @@ def same_end(close: Iterable[bool]) -> bool:
 
 
 def check_length(width: int, positions: int, what: str) -> None:
+    """An error if there are more tokens than positions."""
     if width > positions:
         raise ValueError(
             f"{what} of {width} tokens (delimiters included) is longer than the {positions} positions of this model: "

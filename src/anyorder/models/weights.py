@@ -36,9 +36,25 @@ def build(config: dict[str, Any]) -> nn.Module:
         architecture = Architecture(**config["architecture"])
         special = SpecialIds(**{field.name: config[f"{field.name}_id"] for field in fields(SpecialIds)})
         model: nn.Module = kinds[config["kind"]](architecture, special, tuple(config["languages"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError) as error:
         raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
     return model
+
+
+def check_size(config: dict[str, Any], weights: dict[str, Tensor], where: str | Path) -> None:
+    """Refuse a description of a model much larger than its weights, before memory is taken for it."""
+    sizes = config.get("architecture")
+    names = ("vocabulary", "dim", "layers", "ffn", "positions")
+    if not isinstance(sizes, dict) or any(type(sizes.get(name, 0)) is not int for name in (*names, "decoder_layers")):
+        raise ModelError("config.json does not describe a model: its architecture needs whole numbers")
+    vocabulary, dim, layers, ffn, positions = (sizes.get(name, 0) for name in names)
+    described = (vocabulary + positions) * dim + (layers + sizes.get("decoder_layers", 0)) * dim * (4 * dim + 2 * ffn)
+    held = sum(tensor.numel() for tensor in weights.values())
+    if described > 2 * held or layers + sizes.get("decoder_layers", 0) > len(weights):
+        raise ModelError(
+            f"config.json describes a model of {layers:,} layers and {described:,} parameters, but {where} holds "
+            f"{held:,} in {len(weights)} tensors: one of the two is of another model"
+        )
 
 
 def config_of(model: Any) -> dict[str, Any]:

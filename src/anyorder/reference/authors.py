@@ -58,6 +58,7 @@ class Switches:
 
     @property
     def conditionals(self) -> Conditionals:
+        """How the orders look at written positions."""
         return "visible" if self.visible else "masked"
 
 
@@ -87,6 +88,7 @@ class LaggingLogp(Order):
     reads: frozenset[str] = frozenset({"full"})
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         before = state.memory.get("position:lagging")  # (N, L, V)
         if before is None:
             return torch.zeros_like(state.logp)
@@ -94,6 +96,7 @@ class LaggingLogp(Order):
         return torch.where(state.step[:, None] > 0, -then, 0.0)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What is carried along after z (N, L) was chosen."""
         assert view.full is not None
         return {"position:lagging": view.full}
 
@@ -111,9 +114,11 @@ class Replayed(Order):
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
+        """What the replayed order reads."""
         return self.order.reads
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         choice, turns = self.order(state, view), state.memory.get("position:turns")
         if turns is None:
             return choice
@@ -121,6 +126,7 @@ class Replayed(Order):
         return torch.where((state.step >= state.length)[:, None], _only(at, choice), choice)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What is carried along after z (N, L) was chosen."""
         turns = state.recall("position:turns", torch.zeros_like(state.tokens))  # (N, L): the position of each step
         now = torch.arange(turns.shape[1], device=z.device) == state.step[:, None]
         turns = torch.where(now, z.int().argmax(-1)[:, None], turns)
@@ -134,6 +140,7 @@ class Planned(Order):
     positions: Tensor
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """φ (N, L): how much each position is wanted next."""
         return _only(self.positions[state.row, state.step % state.length].clamp_min(0), state.logp)
 
 
@@ -145,6 +152,7 @@ class AtMost:
     extra: int
 
     def __call__(self, length: Tensor) -> Tensor:
+        """The number of steps of canvases of these lengths, (N,) → (N,)."""
         return length.clamp_max(self.steps) + self.extra
 
 
@@ -197,9 +205,11 @@ class FirstPass:
 
     @classmethod
     def of(cls, state: State) -> FirstPass:
+        """Nothing noted yet, for the rows of a state."""
         return cls(torch.full_like(state.tokens, -1))
 
     def __call__(self, taken: Step) -> None:
+        """Note the position that each row wrote at a step of its first pass."""
         t, within = taken.before.step, taken.before.step < taken.before.length
         self.positions[taken.rows[within], t[within]] = taken.z[within].int().argmax(-1)
 

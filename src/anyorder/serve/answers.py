@@ -39,6 +39,7 @@ class Json(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
+        """JSON as bytes."""
         return dumps(content).encode()
 
 

@@ -14,8 +14,10 @@ from starlette.responses import Response
 
 from anyorder import __version__
 from anyorder.errors import AnyorderError
+from anyorder.serve import pages
 from anyorder.serve.answers import Json, refused
-from anyorder.serve.api import libretranslate, ours
+from anyorder.serve.api import fill_mask, libretranslate, openai, ours
+from anyorder.serve.documents import document
 from anyorder.serve.gate import Gate
 from anyorder.serve.problems import sentence
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal, wrong
@@ -24,7 +26,7 @@ from anyorder.serve.server import Server, Settings
 
 ABOUT = """Text written in any order, over HTTP. Clients of LibreTranslate, of OpenAI and of Hugging Face's fill-mask
 work unchanged; `/v1/stream` tells of every step as it is taken."""
-DIALECTS = (libretranslate, ours)
+DIALECTS = (libretranslate, openai, fill_mask, ours)
 
 
 def create(models: Mapping[str, Model], settings: Settings | None = None) -> FastAPI:
@@ -41,8 +43,10 @@ def create(models: Mapping[str, Model], settings: Settings | None = None) -> Fas
         title="anyorder", version=__version__, description=ABOUT, lifespan=life, docs_url=None, redoc_url=None
     )
     app.state.server = server
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
     for dialect in DIALECTS:
         app.include_router(dialect.routes(server))
+    app.include_router(pages.routes(server, app))
     _watched(app, server)
     _refusing(app)
     if server.settings.origins:

@@ -27,7 +27,9 @@ class Batch(Protocol):
         """Tokens in the batch, with padding."""
         ...
 
-    def join(self, context: Any, state: State, rows: Tensor) -> None: ...
+    def join(self, context: Any, state: State, rows: Tensor) -> None:
+        """Let rows in."""
+        ...
 
     def step(self, seen: Seen) -> dict[int, Ended]:
         """One step of every row; those that are done leave, and are returned."""
@@ -47,18 +49,22 @@ class Decoded:
 
     @property
     def rows(self) -> Tensor:
+        """The numbers of the rows inside."""
         return self.running.rows
 
     @property
     def size(self) -> int:
+        """Tokens of a step."""
         return width(self.running.state, self.running.context) * len(self.rows)
 
     def join(self, context: Any, state: State, rows: Tensor) -> None:
+        """Let rows in."""
         self.running.join(context, state, rows)
         inside = set(self.rows.tolist())
         self._early |= {r: _ended(state, n) for n, r in enumerate(rows.tolist()) if r not in inside}
 
     def step(self, seen: Seen) -> dict[int, Ended]:
+        """One step of all rows; what ended with it, by row."""
         out, self._early = self._early, {}
         if not len(self.rows):
             return out
@@ -70,6 +76,7 @@ class Decoded:
         return out
 
     def only(self, rows: Tensor) -> None:
+        """Keep these rows, drop the others."""
         self.running.only(rows)
 
 
@@ -86,16 +93,20 @@ class Searched:
 
     @property
     def rows(self) -> Tensor:
+        """The numbers of the rows inside."""
         return self.searching.rows
 
     @property
     def size(self) -> int:
+        """Tokens of a step."""
         return width(self.searching.state, self.searching.context) * len(self.rows) * self.searching.K
 
     def join(self, context: Any, state: State, rows: Tensor) -> None:
+        """Let rows in."""
         self.searching.join(context, state, rows)
 
     def step(self, seen: Seen) -> dict[int, Ended]:
+        """One step of all rows; what ended with it, by row."""
         self.searching.step()
         ended = self.searching.done()
         if not bool(ended.any()):
@@ -111,6 +122,7 @@ class Searched:
         return out
 
     def only(self, rows: Tensor) -> None:
+        """Keep these rows, drop the others."""
         self.searching.only(rows)
 
 

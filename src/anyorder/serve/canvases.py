@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from anyorder.serve.how import Asked, Text
 from anyorder.serve.refusal import wrong
+from anyorder.text.blanks import MASKS
 from anyorder.text.translator import Translator
-from anyorder.text.writer import MASKS
 
 _MARK = "\ue000"  # a character of nobody's: it stands for a mask while a text is cut into tokens
 

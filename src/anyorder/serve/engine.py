@@ -48,6 +48,7 @@ class Engine:
     # ------------------------------------------------------------------ on any thread
 
     def start(self) -> None:
+        """Begin to work through what comes in."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -7,6 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from anyorder.core import Decoder, Replace, Step
+from anyorder.serve.complete import Decode, Wanted
+from anyorder.text.generator import Generator
 from anyorder.traces.pieces import pieces
 from anyorder.traces.record import Strings, trace_step
 
@@ -30,6 +32,7 @@ class Steps:
         self._begun: set[int] = set()
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
+        """Tell of a step of one row."""
         if row not in self._begun:
             self._begun.add(row)
             canvas = list(self.strings(taken.before.tokens[n]))
@@ -43,35 +46,52 @@ class Steps:
 class Prefix:
     """Tells of the beginning that is certain: written in every row that may be chosen, alike in all, and final.
 
-    Rows are known to be `expected` many. A decoder that may write a position again has no certain beginning.
+    A decoder that may write a position again has no certain beginning, and neither have several texts.
     """
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], tell: Tell) -> None:
-        self.decode, self.tell = decode, tell
-        self.expected = 0
-        self.start = 0  # where on the canvas the text begins
+    def __init__(self) -> None:
+        self._decode: Decode | None = None  # None: nothing is certain before the end
         self._rows: dict[int, list[int]] = {}
         self._told = ""
 
-    def begin(self, rows: int, decoder: Decoder) -> None:
-        """How many rows there will be, and what writes them."""
-        final = decoder.coordinates.among.blank and type(decoder.edit) is Replace and not decoder.symbols.may_mask
-        self.expected = rows if final and self.expected >= 0 else -1
+    def heard_by(self, tell: Tell) -> Prefix:
+        """Whoever is told."""
+        self.tell = tell
+        return self
+
+    def begin(self, decode: Decode, generator: Generator, wanted: Wanted, start: int = 0) -> None:
+        """A text is going to be written, from `start` on its canvas."""
+        plans = wanted.plan.each
+        self._wanted, self._start = wanted, start
+        blank = generator.direction is not None and not generator.causal  # lengths are proposed
+        self._expected = len(plans) * (wanted.plan.search.lengths if blank else 1)
+        self._held = max(map(len, wanted.stop), default=1) - 1  # what may be the beginning of a stop sequence
+        self._end = None if generator.direction is None else generator.model.special.eos
+        certain = wanted.n == 1 and all(_final(generator.decoder(one)) for one in plans)
+        self._decode = decode if certain and not wanted.plan.choosing.polish else None
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
-        if self.expected < 0:
+        """Tell of what has become final from the left."""
+        if self._decode is None:
             return
-        ids = taken.state.tokens[n].tolist()[self.start :]
+        ids = taken.state.tokens[n].tolist()[self._start :]
         end = next((i for i, token in enumerate(ids) if token == taken.state.mask_id), len(ids))
-        self._rows[row] = [i for i in ids[:end] if i != taken.state.pad_id]
-        if len(self._rows) < self.expected:
+        self._rows[row] = [i for i in ids[:end] if i not in (taken.state.pad_id, self._end)]
+        if len(self._rows) < self._expected:
             return
-        common = _common(list(self._rows.values()))
-        text = self.decode(common)
+        text = self._decode(_common(list(self._rows.values()))[: self._wanted.tokens])
+        if any(stop in text for stop in self._wanted.stop):
+            return
         text = text[: max(text.rfind(" "), 0)]  # a word may go on
+        text = text[: len(text) - self._held] if self._held else text
         if len(text) > len(self._told) and text.startswith(self._told):
             self._told = text
-            self.tell(text)
+            self.tell(("text", text))
+
+
+def _final(decoder: Decoder) -> bool:
+    """Does what is written stay?"""
+    return decoder.coordinates.among.blank and type(decoder.edit) is Replace and not decoder.symbols.may_mask
 
 
 def _common(rows: list[list[int]]) -> list[int]:

@@ -35,6 +35,7 @@ class Gate:
         self.app, self.meters, self.longest, self.seconds, self.texts = app, meters, longest, seconds, texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An HTTP request on its way in and out."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -107,6 +108,7 @@ class Lines(logging.Formatter):
     """A log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """A record as a line of JSON."""
         line: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(), "message": record.getMessage(),

@@ -22,6 +22,7 @@ class Keys:
 
     @property
     def needed(self) -> bool:
+        """Does one need a key at all?"""
         return bool(self._digests)
 
     def admit(self, key: str | None, address: str) -> str:

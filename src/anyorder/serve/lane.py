@@ -55,6 +55,7 @@ class Lane:
 
     @property
     def empty(self) -> bool:
+        """Is nothing running or waiting?"""
         return not self._owners and not self._waiting
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from anyorder.text.generator import Whole
+from anyorder.text.rows import Whole
 from anyorder.text.translator import Translator
 
 NAMES = {

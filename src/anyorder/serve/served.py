@@ -17,10 +17,10 @@ from anyorder.serve.engine import Engine
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
-from anyorder.text.generator import Generator, Whole
-from anyorder.text.plan import Plan
+from anyorder.text.generator import Generator
+from anyorder.text.plan import Choosing, Plan
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Input
+from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, Found, Path
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
@@ -42,6 +42,9 @@ class Served(Generator):
         for one in plan.each:
             self._check(self.inner.decoder(one))
         written: list[list[list[Hypothesis]]] = self._ask(_Write(self.inner, inputs, plan, TICKET.get().listener, keep))
+        meters = self.engine.meters.tokens
+        meters.labels("read").inc(sum(len(one.source) for one in inputs))
+        meters.labels("written").inc(sum(len(h.ids) for each in written for some in each for h in some))
         return written
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
@@ -49,10 +52,11 @@ class Served(Generator):
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
         return out
 
-    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], rescore: str) -> list[float]:
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
         """As everywhere, on the model's thread."""
-        judge = partial(self.inner.judge, rescore=rescore)
-        out: list[float] = self._ask(_Passes(judge, pairs, (id(self.inner), rescore)))
+        judge = partial(self.inner.judge, choosing=choosing)
+        alike = (id(self.inner), choosing.rescore, choosing.normalise)
+        out: list[float] = self._ask(_Passes(judge, pairs, alike))
         return out
 
     def _ask(self, task: Task) -> Any:

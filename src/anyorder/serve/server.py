@@ -61,6 +61,7 @@ class Server:
 
     @property
     def translators(self) -> list[Translator]:
+        """The models that translate."""
         return [model for model in self.models.values() if isinstance(model, Translator)]
 
     # ------------------------------------------------------------------ asking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -59,3 +59,19 @@ class Batch:
         index = torch.tensor(rows, dtype=torch.int64)
         sources, canvases, places = ([some[i] for i in rows] for some in (self.sources, self.canvases, self.places))
         return Batch(sources, canvases, places, self.context.take(index), self.state.take(index).trim())  # type: ignore[arg-type]
+
+
+class Whole(NamedTuple):
+    """A text that is scored: its source, and which of its symbols count."""
+
+    source: Sequence[int]
+    tokens: Sequence[int]
+    start: int
+    stop: int
+
+
+class Scored(NamedTuple):
+    """A text as it was scored: its symbols, and log p of each."""
+
+    ids: tuple[int, ...]
+    logp: tuple[float, ...]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Any, overload
 
 from torch import Tensor
@@ -12,14 +12,24 @@ from torch import Tensor
 from anyorder.core import Cost, Length, Order, unroll
 from anyorder.errors import TextError
 from anyorder.text.batching import Progress, silent
+from anyorder.text.blanks import no_text
+from anyorder.text.effort import expected
 from anyorder.text.generator import Generator, total
 from anyorder.text.plan import OPTIONS, WRITING, Plan, planned
-from anyorder.text.results import Hypothesis, Moment, Translation, ranked
+from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
-ONE = (*WRITING, "beam", "positions", "lengths", "rescore")  # options for those who look at one generation
+ONE = (
+    *WRITING,
+    "beam",
+    "positions",
+    "lengths",
+    "rescore",
+    "normalise",
+    "samples",
+)  # options for those who look at one generation
 
 
 @dataclass
@@ -33,6 +43,7 @@ class Translator:
     beside: Callable[[], Translator] | None = None  # loaded when it is first needed
     policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
     name: str = "model"
+    only: str = ""  # "de-en", where the model was trained for this direction alone
     _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -53,6 +64,8 @@ class Translator:
                     f"{self.name} does not know the language {language!r}; it knows {', '.join(self.languages)}"
                 )
         others = [language for language in self.languages if language != to]
+        if self.only and to != self.only.split("-")[1]:
+            raise TextError(f"{self.name} was trained for {self.only} alone: it cannot translate into {to!r}")
         if source is None and len(others) != 1:
             raise TextError(f"say which language to translate from: one of {', '.join(others)}")
         chosen = source or others[0]
@@ -105,7 +118,7 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translations of a long stream, in order, in bounded memory."""
         made, iterator, size = planned("translate_stream", OPTIONS, plan, options), iter(lines), FIRST_WINDOW
-        while window := [line.rstrip("\r\n") for line in islice(iterator, size)]:
+        while window := [line.rstrip("\r\n") for line in itertools.islice(iterator, size)]:
             yield from self._many(window, to, source, made, False, silent)
             size = min(2 * size, WINDOW)
 
@@ -118,8 +131,10 @@ class Translator:
             raise TextError(problems[0])
         if not inputs:
             return
+        decoder = generator.decoder(plan)
+        expected(generator, [inputs[0]], [(plan, decoder)]).allow(plan, self.name)
         batch = generator.prepare([inputs[0]], plan).take([0])
-        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, generator.decoder(plan))):
+        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, decoder)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, self._text(tokens, to))
@@ -136,13 +151,35 @@ class Translator:
 
     def score(self, source_texts: str | Sequence[str], target_texts: str | Sequence[str], to: str) -> list[float]:
         """Σ log p of given translations: pseudo log-likelihood, or the log-likelihood of an autoregressive model."""
+        return [found.total for found in self.scores(source_texts, target_texts, to)]
+
+    def scores(self, source_texts: str | Sequence[str], target_texts: str | Sequence[str], to: str) -> list[TextScore]:
+        """As `score`, with log p of each symbol; the last is the end, where the model writes one."""
         sources = [source_texts] if isinstance(source_texts, str) else list(source_texts)
         targets = [target_texts] if isinstance(target_texts, str) else list(target_texts)
         if len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources but {len(targets)} translations to score")
-        origin, _ = self.direction(to, None)
-        ids = zip(self.tokenizer.encode(sources, origin), self.tokenizer.encode(targets, to), strict=True)
-        return self.generator(to).score(list(ids))
+        generator = self.generator(to)
+        for n, text in enumerate(itertools.chain.from_iterable(zip(sources, targets, strict=True))):
+            what = f"translation {n // 2 + 1}" if n % 2 else f"source {n // 2 + 1}"
+            if not text.strip():
+                raise TextError(f"{what} is empty: there is nothing to score")
+            if problem := no_text(text):
+                raise TextError(f"{what}: {problem}")
+        pairs = list(
+            zip(
+                self.tokenizer.encode(sources, self.direction(to, None)[0]),
+                self.tokenizer.encode(targets, to),
+                strict=True,
+            )
+        )
+        for n, ids in enumerate(pairs):
+            if max(map(len, ids)) > generator.room:
+                raise TextError(f"pair {n + 1} is longer than the {generator.room} tokens that {self.name} reads")
+        return [
+            TextScore(text, tuple(self.tokenizer.tokens(found.ids)), found.logp)
+            for text, found in zip(targets, generator.score_each(pairs), strict=True)
+        ]
 
     def candidates(
         self,
@@ -199,8 +236,10 @@ class Translator:
     def _inputs(self, texts: Sequence[str], to: str, source: str | None) -> tuple[dict[int, Input], dict[int, str]]:
         """{which text: its ids}, and why there are none for some: {which text: reason}."""
         room = self.generator(to, source).room
-        encoded = self.tokenizer.encode(texts, self.direction(to, source)[0])
-        problems = {
+        problems = {n: problem for n, text in enumerate(texts) if (problem := no_text(text))}
+        given = ["" if n in problems else text for n, text in enumerate(texts)]
+        encoded = self.tokenizer.encode(given, self.direction(to, source)[0])
+        problems |= {
             n: f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
             for n, ids in enumerate(encoded)
             if len(ids) > room

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, overload
 
 from torch import Tensor
 
-from anyorder.core import Cost, unroll
+from anyorder.core import Cost, Decoder, unroll
 from anyorder.errors import TextError
-from anyorder.text.generator import Generator, Whole
+from anyorder.text.blanks import GAP, Blanks, spoken, usable
+from anyorder.text.checks import whole_number
+from anyorder.text.effort import estimate, expected
+from anyorder.text.generator import Generator
 from anyorder.text.plan import WRITING, Plan, planned
 from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
-from anyorder.text.rows import Canvas, Input
+from anyorder.text.rows import Canvas, Input, Whole
 from anyorder.traces.trace import Trace
 
-MASKS = ("[MASK]", "<mask>")  # how people write a mask, whatever the model's own is
-GAP = "{}"
 MANY = (*WRITING, "beam", "positions")  # options for those who write several fillings
 
 
@@ -45,43 +47,36 @@ class Writer:
     def fill(self, texts: Sequence[str], n: int = 5, **options: Any) -> list[list[Filling]]: ...
 
     def fill(self, texts: str | Sequence[str], n: int = 5, **options: Any) -> list[Filling] | list[list[Filling]]:
-        """Fill every mask of a text jointly; the n best fillings by joint probability.
+        """Fill every mask of a text jointly; the n best fillings by joint probability. The rest stays as it was typed.
 
         Options are what makes a decoder (order, steps, …), beam and positions; the default writes the surest position
         first, with a beam of max(n, 8).
         """
+        whole_number("n", n)
         plan = planned("fill", MANY, None, {"order": "negent", "beam": max(n, 8), **options})
         many = [texts] if isinstance(texts, str) else list(texts)
-        canvases = [self._canvas(text) for text in many]
-        for text, ids in zip(many, canvases, strict=True):
-            if self.model.mask_id not in ids:
-                raise TextError(
-                    f"there is no mask in {text!r}: write {self.tokenizer.mask_token} where a word is missing"
-                )
-        found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(canvases, plan)]
+        blanks = [self._blanks(text) for text in many]
+        found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(blanks, plan)]
         return found[0] if isinstance(texts, str) else found
 
     def infill(self, text: str, length: int | Iterable[int] = range(1, 6), n: int = 1, **options: Any) -> list[Filling]:
-        """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score.
+        """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score. What stands
+        outside the gaps stays as it was typed.
 
         The score is the mean pseudo log-likelihood of the whole text, so that lengths compare and what follows the gap
         counts. Options are those of `fill`.
         """
+        whole_number("n", n)
         plan = planned("infill", MANY, None, {"order": "negent", "beam": max(n, 4), **options})
-        lengths = [length] if isinstance(length, int) else list(length)
+        lengths = [length] if isinstance(length, int) else list(dict.fromkeys(length))
         gaps = text.count(GAP)
         if not gaps:
             raise TextError(f"there is no gap in {text!r}: write {GAP} where text is missing")
         if not lengths or min(lengths) < 1:
             raise TextError(f"gap lengths must be at least 1, got {lengths}")
-        mask = str(self.tokenizer.mask_token)
-        texts = []
-        for choice in itertools.product(lengths, repeat=gaps):
-            parts = text.split(GAP)
-            joined = [p + " ".join([mask] * k) for p, k in zip(parts, choice, strict=False)]
-            texts.append("".join(joined) + parts[-1])
-        canvases = [self._canvas(t) for t in texts]
-        fillings = [f for group in self._fillings(canvases, plan) for f in group]
+        self._expect(plan, len(lengths) ** gaps, max(lengths) * gaps, len(text))
+        blanks = [self._blanks(text, choice) for choice in itertools.product(lengths, repeat=gaps)]
+        fillings = [f for group in self._fillings(blanks, plan) for f in group]
         scores = self._pll([self._encode(f.text) for f in fillings])
         ranked = [replace(f, score=float(s.sum()) / max(1, len(s))) for f, s in zip(fillings, scores, strict=True)]
         return sorted(ranked, key=lambda f: -f.score)[:n]
@@ -91,14 +86,22 @@ class Writer:
 
         Options are those of `fill`; a beam needs temperature 0.
         """
+        whole_number("n", n)
         if length < 1:
             raise TextError(f"length must be at least 1, got {length}")
-        plan = planned("generate", MANY, None, {"order": "uniform", "temperature": 1.0, **options})
-        ids = self._encode(prompt) if prompt else []
+        drawn = {} if isinstance(options.get("order"), Decoder) else {"temperature": 1.0}  # a Decoder has its own
+        plan = planned("generate", MANY, None, {"order": "uniform", **drawn, **options})
+        self._expect(plan, n, length, len(prompt))
+        ids = self._encode(usable(prompt)) if prompt else []
         start, end = self._wrap(ids)
-        canvas = [*start, *[self.model.mask_id] * length, *end]
-        found = self._fillings([canvas] * n, plan, samples=True)
-        return [group[0] for group in found]
+        canvas = (*start, *[self.model.mask_id] * length, *end)
+        found = self.generator.generate([self._input(canvas, k) for k in range(n)], plan)
+        return [self._filling(canvas, some[0], self._after(prompt, ids)) for some in found]
+
+    def _expect(self, plan: Plan, canvases: int, masks: int, given: int) -> None:
+        """Refuse before anything is tokenised what would take too long, or too much memory."""
+        decoder = self.generator.decoder(plan)
+        estimate(self.model, plan, decoder, canvases, masks, masks + given, causal=False).allow(plan, self.name)
 
     @overload
     def score(self, texts: str) -> TextScore: ...  # type: ignore[overload-overlap]
@@ -108,7 +111,7 @@ class Writer:
     def score(self, texts: str | Sequence[str]) -> TextScore | list[TextScore]:
         """Pseudo log-likelihood, and log p of each token given all others."""
         many = [texts] if isinstance(texts, str) else list(texts)
-        ids = [self._encode(text) for text in many]
+        ids = [self._encode(usable(text)) for text in many]
         for text, row in zip(many, ids, strict=True):
             if not row:
                 raise TextError(f"there is nothing to score in {text!r}")
@@ -119,18 +122,24 @@ class Writer:
     def stream(self, text: str, **options: Any) -> Iterator[Moment]:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
         plan = planned("stream", WRITING, None, {"order": "negent", **options})
-        batch = self.generator.prepare([self._input(self._canvas(text))], plan)
-        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, self.generator.decoder(plan))):
+        blanks, decoder = self._blanks(text), self.generator.decoder(plan)
+        canvas = self._canvas(blanks)
+        expected(self.generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
+        batch = self.generator.prepare([self._input(canvas)], plan)
+        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, decoder)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
-            yield Moment(t, self._strings(tokens), written, self._text(tokens.tolist()))
+            yield Moment(t, self._strings(tokens), written, blanks.filled(self._new(canvas, tokens), self.tokenizer))
 
     def trace(self, text: str, **options: Any) -> Trace:
         """How the masks of a text are filled greedily, step by step, with alternatives; options as in `stream`."""
         plan = planned("trace", WRITING, None, {"order": "negent", **options})
-        (best,) = self.generator.generate([self._input(self._canvas(text))], plan, keep=True)[0]
+        blanks = self._blanks(text)
+        canvas = self._canvas(blanks)
+        (best,) = self.generator.generate([self._input(canvas)], plan, keep=True)[0]
         assert best.path is not None
-        return best.path.trace(self._strings, text=self._text(best.ids))
+        new = self._new(canvas, best.ids)
+        return best.path.trace(self._strings, text=blanks.filled(new, self.tokenizer))
 
     # ------------------------------------------------------------------ canvases
 
@@ -147,27 +156,55 @@ class Writer:
     def _head(special: list[int]) -> int:
         return (len(special) + 1) // 2
 
-    def _canvas(self, text: str) -> list[int]:
+    def _blanks(self, text: str, gaps: Sequence[int] = ()) -> Blanks:
+        """A text with its masks, and its gaps of so many masks each."""
+        blanks = Blanks.of(text, str(self.tokenizer.mask_token), gaps)
+        if not blanks.runs:
+            raise TextError(f"there is no mask in {text!r}: write {self.tokenizer.mask_token} where a word is missing")
+        return blanks
+
+    def _canvas(self, blanks: Blanks) -> list[int]:
         """The ids of a text with its masks, special tokens around it."""
-        for name in MASKS:
-            text = text.replace(name, str(self.tokenizer.mask_token))
-        start, end = self._wrap(self._encode(text))
+        start, end = self._wrap(self._encode(blanks.canvas(str(self.tokenizer.mask_token))))
+        seen = (start + end).count(self.model.mask_id)
+        if seen != blanks.masks:
+            raise TextError(f"the tokenizer of {self.name} finds {seen} masks where {blanks.masks} are written")
         return start + end
 
     @staticmethod
     def _input(canvas: Sequence[int], copy: int = 0) -> Input:
         return Input(canvases=(Canvas(tuple(canvas), copy=copy),))
 
-    def _fillings(self, canvases: list[list[int]], plan: Plan, samples: bool = False) -> list[list[Filling]]:
-        """The fillings of each canvas; with `samples`, canvases that are alike are filled each in its own way."""
-        inputs = [self._input(canvas, n if samples else 0) for n, canvas in enumerate(canvases)]
-        found = self.generator.generate(inputs, plan)
-        return [[self._filling(canvas, h) for h in some] for canvas, some in zip(canvases, found, strict=True)]
+    def _fillings(self, blanks: Sequence[Blanks], plan: Plan) -> list[list[Filling]]:
+        """The fillings of each text."""
+        canvases = [self._canvas(one) for one in blanks]
+        found = self.generator.generate([self._input(canvas) for canvas in canvases], plan)
+        out: list[list[Filling]] = []
+        for one, canvas, some in zip(blanks, canvases, found, strict=True):
+            text = partial(one.filled, tokenizer=self.tokenizer)
+            out.append([self._filling(canvas, h, text) for h in some])
+        return out
 
-    def _filling(self, canvas: Sequence[int], h: Hypothesis) -> Filling:
+    def _new(self, canvas: Sequence[int], ids: Any) -> list[int | None]:
+        """What now stands where a canvas was masked; None where it still is."""
+        now = [int(ids[i]) for i, token in enumerate(canvas) if token == self.model.mask_id]
+        return [None if i == self.model.mask_id else i for i in now]
+
+    def _filling(self, canvas: Sequence[int], h: Hypothesis, text: Callable[[Sequence[int]], str]) -> Filling:
         where = [i for i, token in enumerate(canvas) if token == self.model.mask_id]
         new = tuple(h.ids[i] for i in where)
-        return Filling(self._text(h.ids), self._names(new), new, sum(h.logp[i] for i in where), h.path_score)
+        return Filling(text(new), self._names(new), new, sum(h.logp[i] for i in where), h.path_score)
+
+    def _after(self, prompt: str, ids: Sequence[int]) -> Callable[[Sequence[int]], str]:
+        """How what is written after a prompt reads: the prompt as it was typed, and the space that belongs there."""
+
+        def text(new: Sequence[int]) -> str:
+            if not prompt or prompt[-1].isspace() or not ids:
+                return prompt + spoken(new, self.tokenizer).lstrip(" ")
+            last, both = (self.tokenizer.decode(list(some)) for some in (ids[-1:], [*ids[-1:], *new]))
+            return prompt + (both.removeprefix(last) if both.startswith(last) else " " + spoken(new, self.tokenizer))
+
+        return text
 
     def _pll(self, rows: Sequence[list[int]]) -> list[Tensor]:
         """log p of each token of each text given all its others."""
@@ -185,13 +222,3 @@ class Writer:
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         kept = [i for i in ids.tolist() if i != self.model.pad_id]
         return tuple(None if i == self.model.mask_id else name for i, name in zip(kept, self._names(kept), strict=True))
-
-    def _text(self, ids: Sequence[int]) -> str:
-        """Text with the blanks that are left shown as ___."""
-        parts: list[str] = []
-        for masked, group in itertools.groupby(ids, key=lambda i: i == self.model.mask_id):
-            if masked:
-                parts += ["___" for _ in group]
-            else:
-                parts.append(self.tokenizer.decode(list(group), skip_special_tokens=True))
-        return " ".join(p for p in parts if p)

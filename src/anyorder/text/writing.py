@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from anyorder import recipes
 from anyorder.core import (
     Coordinates,
     Count,
     Decoder,
+    Length,
     Order,
     Region,
     Symbols,
@@ -34,8 +32,9 @@ from anyorder.core import (
     whole,
 )
 from anyorder.errors import PlanError
+from anyorder.text.calls import call, made, named
+from anyorder.text.checks import positive, whole_number
 
-Made = TypeVar("Made")
 Conditionals = Literal["visible", "masked"]
 COUNTS: dict[str, Callable[..., Count]] = {
     "fixed": fixed, "constant": constant, "even": even, "anneal": anneal, "threshold": threshold, "factor": factor,
@@ -47,7 +46,6 @@ REGIONS: dict[str, Callable[..., Region]] = {
 }  # fmt: skip
 COMPOSED = "easy-first"  # the order that other options compose with, where none is given
 SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
-_CALL = re.compile(r"\s*([A-Za-z][\w-]*)\s*(?:\(([^()]*)\))?\s*")
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Writing:
 
     order: str | Order | Decoder | None = None  # a strategy, a sum of features, a recipe such as "mask-predict(10)", a
     # policy's file, or one's own; "a | b" is several, whose candidates are compared with each other; None: the model's
-    count: str | None = None  # "2", "constant", "anneal", "threshold(0.9)", …: how many positions per step
+    count: str | int | None = None  # 2, "constant", "anneal", "threshold(0.9)", …: how many positions per step
     steps: int | str | None = None  # T; "2L" goes over everything twice; None: until everything is written
     among: str | None = None  # "masked", "everywhere", "block(8)", …: which positions may be chosen
     conditionals: Conditionals = "visible"  # how an order sees a written position: as it stands, or (the paper) masked
@@ -69,11 +67,30 @@ class Writing:
     def __post_init__(self) -> None:
         if self.conditionals not in get_args(Conditionals):
             raise PlanError(f"conditionals are {' or '.join(get_args(Conditionals))}; got {self.conditionals!r}")
+        if self.order is not None and not isinstance(self.order, (str, Order, Decoder)):
+            raise PlanError(f"order is a name, a sum of features, an Order or a Decoder, not {self.order!r}")
+        if not isinstance(self.count, (str, type(None))):
+            whole_number("count", self.count)
+        if not isinstance(self.among, (str, type(None))):
+            raise PlanError(f"among is a region such as 'masked' or 'block(8)', not {self.among!r}")
+        if isinstance(self.steps, str):
+            if self.steps not in ("L", "2L"):
+                raise PlanError(f"steps is a whole number, 'L' or '2L'; got {self.steps!r}")
+        elif self.steps is not None:
+            whole_number("steps", self.steps)
+        positive("temperature", self.temperature)
+        positive("order_temperature", self.order_temperature)
+        if self.top_k is not None:
+            whole_number("top_k", self.top_k)
+        if self.top_p is not None:
+            positive("top_p", self.top_p, zero=False)
+        whole_number("seed", self.seed, least=-(2**63), most=2**63 - 1)
 
     @property
     def name(self) -> str:
         """What a trace calls it."""
-        return self.order if isinstance(self.order, str) else "custom"
+        order = self.settled().order
+        return order if isinstance(order, str) else "custom"
 
     def settled(self, own: str = COMPOSED) -> Writing:
         """With an order where none was given: `own`, or easy-first where other options say how to compose one."""
@@ -81,6 +98,11 @@ class Writing:
             return self
         composed = self.count or self.steps or self.among or self.order_temperature or self.conditionals != "visible"
         return replace(self, order=COMPOSED if composed else own)
+
+    @property
+    def length(self) -> Length | None:
+        """p(L|X), where a Decoder brings its own."""
+        return self.order.own_length if isinstance(self.order, Decoder) else None
 
     @property
     def each(self) -> tuple[Writing, ...]:
@@ -92,10 +114,10 @@ class Writing:
             raise PlanError(f"order {self.order!r}: a name is missing beside |")
         return tuple(replace(self, order=name) for name in names)
 
-    def decoder(self, ban: tuple[int, ...] = (), named: Mapping[str, Order] | None = None) -> Decoder:
-        """The composition, never writing the symbols `ban`; `named` are further orders by their names ("learned")."""
+    def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
+        """The composition, never writing the symbols `ban`; `own` are further orders by their names ("learned")."""
         try:
-            composed = self.settled()._compose(named or {})
+            composed = self.settled()._compose(own or {})
             symbols = self._symbols(composed.symbols)
         except PlanError:
             raise
@@ -118,7 +140,7 @@ class Writing:
             raise PlanError("top_k and top_p say among which symbols one is drawn: add a temperature, such as 1")
         return replace(own, temperature=drawn.temperature, top_k=drawn.top_k, top_p=drawn.top_p)
 
-    def _compose(self, named: Mapping[str, Order]) -> Decoder:
+    def _compose(self, own: Mapping[str, Order]) -> Decoder:
         if isinstance(self.order, Decoder):
             self._complete("a Decoder", "build them into it")
             if self.temperature or self.top_k or self.top_p or self.conditionals != "visible":
@@ -126,13 +148,9 @@ class Writing:
             return self.order
         if recipe := self._recipe():
             return recipe
-        order = self._order(named)
+        order = self._order(own)
         twice = self.steps == "2L"
-        if isinstance(self.steps, str) and self.steps not in ("L", "2L"):
-            raise PlanError(f"steps is a whole number, 'L' or '2L'; got {self.steps!r}")
-        steps = self.steps if isinstance(self.steps, int) else None
-        if steps is not None and steps < 1:
-            raise PlanError(f"steps must be at least 1, got {steps}")
+        steps = None if self.steps is None or isinstance(self.steps, str) else int(self.steps)
         count, used = self._count(order, steps)
         among = self._among(count.name.split("(")[0], twice)
         anew = among is everywhere  # written positions are chosen again
@@ -156,70 +174,45 @@ class Writing:
 
     def _recipe(self) -> Decoder | None:
         """What "wino(0.6, 0.9)" names; None if the order is no family of recipes."""
-        match = _CALL.fullmatch(self.order) if isinstance(self.order, str) else None
-        if match is None or (match[1] not in recipes.FAMILIES and match[2] is None):
+        found = named(self.order) if isinstance(self.order, str) else None
+        if found is None or not isinstance(self.order, str) or (found[0] not in recipes.FAMILIES and not found[1]):
             return None
-        self._complete(match[1], "put its numbers in the brackets")
-        name, arguments = _call(match[0], recipes.FAMILIES, "recipe")
-        return _made(recipes.FAMILIES[name], name, arguments)
+        said = call(self.order, recipes.FAMILIES, "recipe")
+        self._complete(said.name, "put its numbers in the brackets")
+        return made(recipes.FAMILIES[said.name], said)
 
-    def _order(self, named: Mapping[str, Order]) -> Order:
+    def _order(self, own: Mapping[str, Order]) -> Order:
         if isinstance(self.order, Order):
             return self.order
-        assert isinstance(self.order, str)
-        if "|" in self.order:
-            raise PlanError(f"{self.order!r} is several orders: what they write can be compared, but here is one text")
-        if self.order in named:
-            return named[self.order]
-        if self.order.endswith(".safetensors"):
+        order = self.order
+        assert isinstance(order, str)
+        if "|" in order:
+            raise PlanError(f"{order!r} is several orders: what they write can be compared, but here is one text")
+        if order in own:
+            return own[order]
+        if order.endswith(".safetensors"):
             from anyorder.models.policy import Policy
 
-            return Policy.load(self.order)
-        return recipes.order_of(self.order, named)
+            return Policy.load(order)
+        return recipes.order_of(order, own)
 
     def _count(self, order: Order, steps: int | None) -> tuple[Count, bool]:
         """The count, and whether it makes use of the number of steps."""
         if self.count is None:
-            own: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
-            return (constant(steps), True) if steps else (own, False)
-        if self.count.strip().isdigit():
+            learned: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
+            return (constant(steps), True) if steps else (learned, False)
+        if not isinstance(self.count, str) or (self.count.strip().isdecimal() and len(self.count) < 20):
+            whole_number("count", int(self.count))
             return fixed(int(self.count)), False
-        name, arguments = _call(self.count, COUNTS, "count")
-        scheduled = name in SCHEDULED and not arguments
-        if scheduled:
-            if steps is None:
-                raise PlanError(f"count {name!r} needs a number of steps: add steps, as in steps=10")
-            arguments = [steps]
-        return _made(COUNTS[name], name, arguments), scheduled
+        said = call(self.count, COUNTS, "count")
+        if said.name not in SCHEDULED or said.numbers:
+            return made(COUNTS[said.name], said), False
+        if steps is None:
+            raise PlanError(f"count {said.name!r} needs a number of steps: add steps, as in steps=10")
+        return COUNTS[said.name](steps), True
 
     def _among(self, count: str, twice: bool) -> Region:
         if self.among is None:
             return revisit if twice else everywhere if count == "anneal" else masked
-        name, arguments = _call(self.among, REGIONS, "region")
-        return _made(REGIONS[name], name, arguments)
-
-
-def _call(text: str, known: Mapping[str, object], what: str) -> tuple[str, list[float]]:
-    """'threshold(0.9)' → ('threshold', [0.9])."""
-    match = _CALL.fullmatch(text)
-    name = match[1].replace("_", "-") if match else text
-    if match is None or name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise PlanError(f"no {what} {text!r}; {hint}there are {', '.join(known)}")
-    try:
-        arguments = [float(a) for a in match[2].split(",")] if match[2] and match[2].strip() else []
-    except ValueError:
-        raise PlanError(f"{what} {text!r}: what is in the brackets must be numbers") from None
-    return name, arguments
-
-
-def _made(make: Callable[..., Made], name: str, arguments: list[float]) -> Made:
-    values = [int(a) if a == int(a) else a for a in arguments]
-    try:
-        return make(*values)
-    except TypeError:
-        wanted = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
-        raise PlanError(
-            f"{name} takes other arguments than ({', '.join(map(str, values))}): {name}({wanted})"
-        ) from None
+        said = call(self.among, REGIONS, "region")
+        return made(REGIONS[said.name], said)

@@ -43,6 +43,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+    """Write a state in one piece: the old file stays until the new one is whole."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     write_atomically(path, buffer.getvalue())
@@ -70,6 +71,7 @@ class Log:
         write_atomically(path, "".join(json.dumps(r) + "\n" for r in kept).encode())
 
     def write(self, **record: Any) -> None:
+        """Append a record."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 

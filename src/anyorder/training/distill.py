@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from anyorder.data.read import read_texts
 from anyorder.files import digest
@@ -20,15 +23,21 @@ from anyorder.training.prepare import read_pairs
 from anyorder.training.teachers import Teacher, nearest, teacher
 
 PART = 500  # sentences per file while it runs
+Spread = Callable[[Any, Sequence[Any]], Iterable[Any]]  # does the parts of a work, somewhere
 References = Mapping[str, list[str]]  # sentence → people's translations of it
 
 
-def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -> list[Path]:
-    """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target."""
+def distill(
+    config: Config, folder: ModelFolder, out: Path, how: Distillation, spread: Spread | None = None
+) -> list[Path]:
+    """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target.
+
+    On this machine's cores, or wherever `spread` does the parts of a work.
+    """
     from rich.console import Console
     from rich.progress import track
 
-    languages = config.data.languages
+    out, languages = out.absolute(), config.data.languages
     sides = [_sentences(config, s, how) for s in (0, 1)]
     texts = [some[: how.limit or None] for some, _ in sides]
     settings = {"beam": how.beam, "best_of": how.best_of, "engine": how.engine}
@@ -46,10 +55,10 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation) -
         chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
         parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
         jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
-        done = side_by_side(work, jobs)
+        done = side_by_side(work, jobs) if spread is None else spread(work, jobs)
         for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
             pass
-        write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
+        write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts), mtime=0))
         for part in parts:
             part.unlink(missing_ok=True)
     return files
@@ -80,6 +89,11 @@ class _Writer:
     references: References
     best_of: int
     room: int  # tokens that a sentence may have
+
+    def open(self) -> _Writer:
+        """Itself, in a process of its own with one thread."""
+        torch.set_num_threads(1)
+        return self
 
     def __call__(self, job: tuple[list[str], Path]) -> None:
         texts, path = job

@@ -22,6 +22,7 @@ from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
+from anyorder.training.rewards import find_quality
 from anyorder.training.rollout import Task
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
@@ -44,6 +45,7 @@ class PolicyConfig:
     kind: str = "policy"
     start: str = ""  # a policy file to go on from, such as one trained by imitation
     longest: int = 40  # symbols; texts or pairs with a longer side are left out of training
+    train_sentences: int = 0  # the first that many are used; 0: all
     valid_sentences: int = 200  # translated at each validation; 0: all
     policy: Settings = field(default_factory=Settings)
 
@@ -60,6 +62,7 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
     try:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
+        find_quality(config.policy.reward, path.parent)  # one's own, beside this file: found now, known from here on
         if not plain_name(config.name):
             raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")
     except (ConfigError, ValueError, TypeError) as error:
@@ -72,13 +75,13 @@ def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
     from anyorder.text.load import load
 
     model, data = load(config.model), config.data
-    kept = slice(0, config.valid_sentences or None)
+    used, kept = (slice(0, n or None) for n in (config.train_sentences, config.valid_sentences))
     if isinstance(model, Writer):
         texts = [
             [line for c in corpora for file in c.files for line in read_texts(Path(data.root) / file).lines]
             for corpora in (data.train, data.valid)
         ]
-        return FillTask(model, texts[0], texts[1][kept], config.longest)
+        return FillTask(model, texts[0][used], texts[1][kept], config.longest)
     if model.causal:
         raise ConfigError(f"{config.model} writes from left to right only: there is no order to learn")
     source, _, target = config.direction.partition("-")
@@ -89,8 +92,10 @@ def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
         first, second = [x for r in read for x in r.first], [x for r in read for x in r.second]
         return (first, second) if list(direction) == data.languages else (second, first)
 
-    valid = pairs(data.valid)
-    return TranslationTask(model, direction, pairs(data.train), (valid[0][kept], valid[1][kept]), config.longest)
+    train, valid = pairs(data.train), pairs(data.valid)
+    return TranslationTask(
+        model, direction, (train[0][used], train[1][used]), (valid[0][kept], valid[1][kept]), config.longest
+    )
 
 
 def width_of(task: Task) -> int:
@@ -101,6 +106,7 @@ def width_of(task: Task) -> int:
 
 
 def new_policy(config: PolicyConfig, width: int) -> Policy:
+    """A policy as configured: from a file, or untrained."""
     settings = config.policy
     about = {"model": config.model, "direction": config.direction, "method": settings.method, "reward": settings.reward}
     if config.start:
@@ -170,6 +176,7 @@ class Bar:
         self.bar.stop()
 
     def show(self, done: int, numbers: dict[str, float]) -> None:
+        """Move the bar, with running means of what is logged."""
         names = ("reward", "entropy", "passes", "order share", "clip fraction", "explained variance", "agreement")
         for name in (n for n in names if n in numbers):
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]

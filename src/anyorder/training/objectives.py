@@ -40,9 +40,13 @@ class Objective(Protocol):
     sizes: Tensor  # (N,) tokens that an example costs
     keys: Tensor  # (N,) examples with like keys are batched together
 
-    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors: ...
+    def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
+        """These rows of a corpus as tensors."""
+        ...
 
-    def __call__(self, **batch: Tensor) -> Tensor: ...
+    def __call__(self, **batch: Tensor) -> Tensor:
+        """Σ of the losses of a batch."""
+        ...
 
 
 class _Objective(nn.Module, ABC):
@@ -65,10 +69,12 @@ class MaskedLMObjective(_Objective):
     """Masked symbols of single sentences in either language."""
 
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        """The size and the bucket key (N,) of each example."""
         sizes = corpus.first.lengths + 2
         return sizes, sizes
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
+        """These examples as tensors."""
         assert corpus.language is not None
         c = canvas([(corpus.first, rows, 0)], self.model.special)
         tokens, chosen = self.corruption(
@@ -78,6 +84,7 @@ class MaskedLMObjective(_Objective):
         return _masked_batch(c.tokens, tokens, chosen, c.positions, languages, c.visible)
 
     def forward(self, **b: Tensor) -> Tensor:
+        """Σ of the losses of a batch."""
         n, i = b["chosen"].nonzero(as_tuple=True)
         columns, slot = columns_of(n, i, len(b["tokens"]))  # the last layer computes no others
         states = self.model.transformer(b["tokens"], b["positions"], b["languages"], b.get("visible"), columns=columns)
@@ -88,11 +95,13 @@ class MaskedTranslationObjective(MaskedLMObjective):
     """Two sentences beside each other; one side, picked at random, is masked at a uniform ratio."""
 
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        """The size and the bucket key (N,) of each example."""
         assert corpus.second is not None
         sizes = corpus.first.lengths + corpus.second.lengths + 4
         return sizes, sizes
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
+        """These examples as tensors."""
         assert corpus.second is not None
         c = canvas([(corpus.first, rows, 0), (corpus.second, rows, 1)], self.model.special)
         side = torch.randint(0, 2, (len(rows), 1), generator=generator)
@@ -147,12 +156,14 @@ class AutoregressiveObjective(_Directed):
     """Each symbol from those before it, and </s> at the end."""
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
+        """These examples as tensors."""
         source, target, lengths, direction = self.sides(corpus, rows)
         target = F.pad(target, (0, 1), value=self.model.pad_id)
         target.scatter_(1, lengths[:, None], self.model.special.eos)
         return {"source": source, "target": target, "direction": direction, "count": (lengths + 1).sum()}
 
     def forward(self, **b: Tensor) -> Tensor:
+        """Σ of the losses of a batch."""
         context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
         real = b["target"].ne(self.model.pad_id)
         return self.loss(self.model.decoder, self.model.states(context, b["target"])[real], b["target"][real])[0]
@@ -179,6 +190,7 @@ class ConditionalMaskedObjective(_Directed):
         return sizes + more * torch.cat([b, a]), keys
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
+        """These examples as tensors."""
         source, target, lengths, direction = self.sides(corpus, rows)
         model, corruption, real = self.model, self.corruption, target.ne(self.model.pad_id)
         copies = []
@@ -191,6 +203,7 @@ class ConditionalMaskedObjective(_Directed):
         return batch | {"direction": direction, "lengths": lengths, "count": chosen.sum()}
 
     def forward(self, **b: Tensor) -> Tensor:
+        """Σ of the losses of a batch."""
         context = self.model.encode(Source(b["source"], b["direction"], 1 - b["direction"]))
         target, mask = b["target"], self.model.mask_id
         written = target  # the target with the model's own symbols at the masks of the copy before

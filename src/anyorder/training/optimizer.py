@@ -59,6 +59,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all parameters that have a gradient."""
         for group in self.param_groups:
             shapes: dict[torch.Size, list[tuple[nn.Parameter, Tensor]]] = {}
             for p in group["params"]:
@@ -99,6 +100,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
+        """Move the averages towards a model's weights."""
         keep = min(self.decay, (1 + self.count) / (10 + self.count))
         self.count += 1
         parameters = dict(model.named_parameters())

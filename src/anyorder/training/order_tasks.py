@@ -21,10 +21,18 @@ from anyorder.training.config import ConfigError
 from anyorder.training.rollout import Episodes
 from anyorder.training.validation import bleu
 
+ALIKE = 8  # times as many neighbours in length as are drawn: what a draw is taken from
+
 
 def some_rows(total: int, count: int, generator: torch.Generator) -> tuple[list[int], int]:
-    """`count` row numbers below `total`, and a seed for what follows."""
-    rows: list[int] = torch.randint(total, (count,), generator=generator).tolist()
+    """`count` of `total` rows that were sorted by length, neighbours of each other, and a seed for what follows.
+
+    Rows of like length are hardly padded, and end together: random ones would cost about twice as much.
+    """
+    near = min(total, max(ALIKE * count, 1))
+    first = int(torch.randint(total - near + 1, (1,), generator=generator))
+    picked = torch.randperm(near, generator=generator)[:count] if near >= count else torch.arange(count) % near
+    rows: list[int] = (first + picked).tolist()
     return rows, int(torch.randint(1 << 30, (1,), generator=generator))
 
 
@@ -47,12 +55,14 @@ class TranslationTask:
         self.symbols = Symbols(ban=(special.bos, special.eos, special.pad, special.unk, special.mask))
         encode = translator.tokenizer.encode
         pairs = zip(encode(list(train[0]), direction[0]), encode(list(train[1]), direction[1]), strict=True)
-        self.pairs = [(x, y) for x, y in pairs if 0 < len(x) <= longest and 0 < len(y) <= longest]
+        usable = [(x, y) for x, y in pairs if 0 < len(x) <= longest and 0 < len(y) <= longest]
+        self.pairs = sorted(usable, key=lambda pair: (len(pair[1]), len(pair[0])))
         if not self.pairs:
             raise ConfigError(f"no training pair has 1 to {longest} symbols on both sides: raise `longest`")
         self.source, self.target = (translator.languages.index(language) for language in direction)
 
     def draw(self, count: int, generator: torch.Generator) -> Episodes:
+        """That many inputs with their references, ready to be written."""
         rows, seed = some_rows(len(self.pairs), count, generator)
         sources = padded([self.pairs[i][0] for i in rows], self.model.pad_id)
         references = padded([self.pairs[i][1] for i in rows], self.model.pad_id)
@@ -87,9 +97,10 @@ class FillTask:
         self.valid = [self._episodes(part, held_out, 0, generator) for part in batches([len(t) for t in held_out])]
 
     def _usable(self, texts: Sequence[list[int]], longest: int) -> list[list[int]]:
-        return [ids for ids in texts if len(ids) <= longest and not self.special.issuperset(ids)]
+        return sorted((ids for ids in texts if len(ids) <= longest and not self.special.issuperset(ids)), key=len)
 
     def draw(self, count: int, generator: torch.Generator) -> Episodes:
+        """That many inputs with their references, ready to be written."""
         rows, seed = some_rows(len(self.texts), count, generator)
         return self._episodes(rows, self.texts, seed, generator)
 
@@ -106,6 +117,7 @@ class FillTask:
         return Episodes(self.model.encode(None), state, references)
 
     def validate(self, order: Order) -> float:
+        """The share of open positions that an order gets right, in per cent; higher is better."""
         right = total = 0
         for context, state, references in self.valid:
             done = decode(self.model, context, state, Decoder(Coordinates(order), self.symbols))

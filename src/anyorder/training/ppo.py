@@ -16,10 +16,11 @@ from torch import nn
 
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
+from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rewards import Reward, find_quality
-from anyorder.training.rollout import Buffer, Credit, Moments, Task, log_prob, rollout, stack
+from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
@@ -83,6 +84,7 @@ class Settings:
 
     @property
     def credit(self) -> Credit:
+        """How rewards become advantages."""
         return Credit(self.gamma, self.lam, self.group, self.normalise, critic=self.value_weight > 0)
 
     def entropy_at(self, iteration: int) -> float:
@@ -91,6 +93,7 @@ class Settings:
         return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
 
     def learning_rate_at(self, iteration: int) -> float:
+        """The learning rate in an iteration, counted from 0."""
         return self.learning_rate * (1 - iteration / self.iterations if self.cooldown else 1)
 
 
@@ -174,9 +177,12 @@ class PolicyTrainer:
         return report | ({"order share": played.order_share} if s.group > 1 else {})
 
     def validate(self) -> float:
-        """Judge the policy as it will be used, and keep it if it is the best so far."""
+        """Judge the policy as it will be used, and keep it if it is the best so far.
+
+        Where passes have a price, quality alone says too little: then the latest is kept.
+        """
         quality = self.task.validate(self.policy)
-        if quality > self.best:
+        if quality > self.best or self.settings.price:
             self.best = quality
             self.best_weights = {k: v.clone() for k, v in self.policy.state_dict().items()}
         return quality

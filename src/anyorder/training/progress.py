@@ -51,6 +51,7 @@ class ProgressBar:
             print(f"{self.name}  {self.done}/{self.total}  {info}", file=sys.stderr, flush=True)
 
     def validated(self, record: dict[str, Any]) -> None:
+        """Show the scores of a validation."""
         scores = "  ".join(f"{k} {v:.1f}" for k, v in record.get("bleu", {}).items())
         self.best = f"valid {record['valid']:.3f}  {scores}".strip()
         self._tick = time.monotonic()

@@ -1,4 +1,4 @@
-"""Episodes of a policy through the core's `unroll`, kept as time steps in a FIFO buffer.
+"""Episodes of a policy through the core's `unroll` (`play`), and what its decisions earned (`credited`).
 
 The frozen model runs once per rollout step; what the policy saw (its Inputs) is kept, so that an update costs the
 policy's MLP only.
@@ -6,8 +6,7 @@ policy's MLP only.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -27,9 +26,10 @@ from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
+from anyorder.training.buffer import Moments
 from anyorder.training.rewards import Reward
 
-Teacher = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
+Oracle = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
 
 
 class Episodes(NamedTuple):
@@ -66,72 +66,6 @@ class Task(Protocol):
         ...
 
 
-class Moments(NamedTuple):
-    """B time steps (s_t, a_t), candidates padded to M."""
-
-    inputs: Inputs
-    chosen: Tensor  # (B, M) bool: the candidates that were written
-    teacher: Tensor  # (B, M) bool: those that a teacher would write; none where it has no opinion
-    logp: Tensor  # (B,) log π(a_t|s_t) as it was
-    value: Tensor  # (B,) V(s_t) as it was
-    advantage: Tensor  # (B,)
-    returns: Tensor  # (B,)
-
-    @property
-    def size(self) -> int:
-        return len(self.logp)
-
-    def take(self, rows: Tensor | slice) -> Moments:
-        return Moments(Inputs(*(f[rows] for f in self.inputs)), *(f[rows] for f in self[1:]))
-
-
-def stack(parts: Sequence[Moments]) -> Moments:
-    """Time steps of several parts, candidates padded to the widest."""
-    width = max(p.chosen.shape[1] for p in parts)
-
-    def cat(fields: Iterable[Tensor], wide: bool) -> Tensor:
-        if wide:
-            fields = [pad(f, (*[0, 0] * (f.dim() - 2), 0, width - f.shape[1])) for f in fields]
-        return torch.cat(list(fields))
-
-    seen = zip(*(p.inputs for p in parts), strict=True)
-    rest = zip(*(p[1:] for p in parts), strict=True)
-    inputs = Inputs(*(cat(f, wide=k < 3) for k, f in enumerate(seen)))  # hidden, features and candidates are (B, M …)
-    return Moments(inputs, *(cat(f, wide=k < 2) for k, f in enumerate(rest)))  # and so are chosen and teacher
-
-
-class Buffer:
-    """FIFO of time steps: the oldest leave when it is full. Size 0 keeps what was added last, and nothing else."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.parts: deque[Moments] = deque()
-
-    def __len__(self) -> int:
-        return sum(part.size for part in self.parts)
-
-    def add(self, parts: Sequence[Moments]) -> None:
-        if not self.size:
-            self.parts.clear()
-        self.parts.extend(parts)
-        over = len(self) - self.size if self.size else 0
-        while over > 0:
-            oldest = self.parts.popleft()
-            if oldest.size > over:
-                self.parts.appendleft(oldest.take(slice(over, None)))
-            over -= oldest.size
-
-    def sample(self, count: int, generator: torch.Generator) -> Moments:
-        """`count` time steps, uniformly, without repeats (all of them, where there are fewer)."""
-        chosen = torch.randperm(len(self), generator=generator)[:count].sort().values
-        parts, start = [], 0
-        for part in self.parts:
-            rows = chosen[(chosen >= start) & (chosen < start + part.size)] - start
-            parts += [part.take(rows)] if len(rows) else []
-            start += part.size
-        return stack(parts)
-
-
 class Actor(Order):
     """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice."""
 
@@ -142,11 +76,13 @@ class Actor(Order):
         self.scores: Tensor
 
     def __call__(self, state: State, view: View) -> Tensor:
+        """The policy's scores (N, L), noted with what they were computed from."""
         self.inputs = self.policy.inputs(state, view)
         self.scores = self.policy.scores(self.inputs)
         return self.scores
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
+        """What the policy carries along."""
         return self.policy.remember(state, view, z)
 
     @property
@@ -156,7 +92,7 @@ class Actor(Order):
         def draw(state: State, view: View, ranked: object) -> Tensor:
             return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < self.scores.sigmoid()
 
-        return Count("sampled", draw) if self.policy.several else ONE
+        return Count("sampled", draw, fixes="which") if self.policy.several else ONE
 
 
 @dataclass(frozen=True)
@@ -171,12 +107,23 @@ class Credit:
 
 
 @dataclass(frozen=True)
+class Played:
+    """Finished episodes before anyone has judged them."""
+
+    parts: list[tuple[Tensor, Moments]]  # of each step t its rows, and their time steps without credit
+    worth: Tensor  # (N, T + 1) Q before each step, and at the end
+    values: Tensor  # (N, T) V(s_t); zeros where no value is learned
+    alive: Tensor  # (N, T) bool: the steps that happened
+    entropy: float  # mean of H(π(·|s_t)) where there is a choice, of its largest value: 1 = uniform
+
+
+@dataclass(frozen=True)
 class Rollout:
     """Finished episodes as time steps, and what they earned."""
 
     moments: list[Moments]  # one for each step t
     reward: float  # mean over episodes of Σ_t r_t
-    entropy: float  # mean of H(π(·|s_t)) where there is a choice, of its largest value: 1 = uniform
+    entropy: float
     passes: float  # steps an episode
     order_share: float  # of the returns' variance, by the group's rows; NaN without groups
 
@@ -188,26 +135,39 @@ def rollout(
     reward: Reward,
     credit: Credit,
     temperature: float = 1.0,
-    teacher: Teacher | None = None,
+    teacher: Oracle | None = None,
 ) -> Rollout:
     """One episode per row until nothing is masked: positions sampled from π_θ, symbols as the task says (greedy)."""
+    return credited(play(task, policy, episodes, reward, credit.critic, temperature, teacher), reward, credit)
+
+
+def play(
+    task: Task,
+    policy: Policy,
+    episodes: Episodes,
+    reward: Reward,
+    critic: bool,
+    temperature: float = 1.0,
+    teacher: Oracle | None = None,
+) -> Played:
+    """The episodes, and what each of their states is worth by the reward's quality."""
     context, state, references = episodes
     texts = [[y for y in row if y != state.pad_id] for row in references.tolist()]
     n, longest = len(state.tokens), int(state.masked.sum(-1).max())
     values, alive = torch.zeros(n, longest), torch.zeros(n, longest, dtype=torch.bool)
-    worth = torch.zeros(n, longest + 1)  # Q before each step, and at the end
+    worth = torch.zeros(n, longest + 1)
     worth[:, 0] = reward.quality(state, texts)
     more = {"margin"} if teacher else {"logp"} if reward.ahead else set()
     actor = Actor(policy, frozenset(more))
     decoder = Decoder(Coordinates(actor, actor.count, temperature=temperature), task.symbols)
-    parts: list[tuple[Tensor, Moments]] = []  # rows, and their time steps without credit
+    parts: list[tuple[Tensor, Moments]] = []
     spread = []
     for t, taken in enumerate(unroll(task.model, context, state, decoder)):
         rows, x = taken.rows, compact(actor.inputs)
         where = candidates_first(actor.inputs.candidates)
         with torch.no_grad():
             scores = actor.scores.gather(1, where)
-            value = policy.values(x) if credit.critic else torch.zeros(len(rows))
+            value = policy.values(x) if critic else torch.zeros(len(rows))
         theirs = [texts[i] for i in rows.tolist()]
         if reward.ahead:
             worth[rows, t] = reward.quality(at_once(taken), theirs).float()
@@ -219,7 +179,13 @@ def rollout(
         logp = log_prob(policy, scores, x.candidates, chosen)
         nothing = torch.zeros(len(rows))
         parts.append((rows, Moments(x, chosen, wanted.gather(1, where), logp, value, nothing, nothing)))
-    rewards = paid(worth, alive, reward)
+    return Played(parts, worth, values, alive, float(torch.cat(spread).mean().nan_to_num()))
+
+
+def credited(played: Played, reward: Reward, credit: Credit) -> Rollout:
+    """What each decision is answerable for."""
+    alive = played.alive
+    rewards = paid(played.worth, alive, reward)
     totals = rewards.sum(-1)
     share = float(rl.order_share(totals, credit.group)) if credit.group > 1 else float("nan")
     if credit.group > 1:
@@ -227,10 +193,11 @@ def rollout(
     if credit.group > 1 and credit.normalise:
         rewards = rewards / rl.group_spread(totals, credit.group)[:, None]
     returns = rl.discounted_returns(rewards, alive, credit.gamma)
-    advantage = rl.advantages(rewards, values, alive, credit.gamma, credit.lam) if credit.critic else returns
-    moments = [m._replace(advantage=advantage[r, t], returns=returns[r, t]) for t, (r, m) in enumerate(parts)]
-    uncertain = float(torch.cat(spread).mean().nan_to_num())
-    return Rollout(moments, float(totals.mean()), uncertain, float(alive.sum(-1).float().mean()), share)
+    advantage = returns
+    if credit.critic:
+        advantage = rl.advantages(rewards, played.values, alive, credit.gamma, credit.lam)
+    moments = [m._replace(advantage=advantage[r, t], returns=returns[r, t]) for t, (r, m) in enumerate(played.parts)]
+    return Rollout(moments, float(totals.mean()), played.entropy, float(alive.sum(-1).float().mean()), share)
 
 
 def at_once(taken: Step) -> State:

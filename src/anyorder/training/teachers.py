@@ -24,27 +24,41 @@ ENGINES = ("anyorder", "ctranslate2")
 class Teacher(Protocol):
     """Sources → candidates for each, the best first."""
 
-    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]: ...
+    def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
+        ...
 
 
-class Ours:
+class _Sent:
+    """A teacher that is sent elsewhere is loaded there anew, from its folder."""
+
+    made: tuple[ModelFolder, int]
+
+    def __reduce__(self) -> tuple[type, tuple[ModelFolder, int]]:
+        return type(self), self.made
+
+
+class Ours(_Sent):
     """The project's own generator."""
 
     def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.made = ModelFolder(folder.path.absolute()), beam
         self.model, self.lengths = folder.model(), folder.lengths()
         self.plan = plan_of(self.model, beam)
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
         name = "-".join(self.model.languages[k] for k in direction)
         generator = Generator(self.model, direction, self.lengths.get(name))
         found = generator.generate([Input(tuple(source)) for source in sources], self.plan)
         return [[list(h.ids) for h in sorted(some, key=lambda h: -h.score)[:n]] for some in found]
 
 
-class CTranslate2:
+class CTranslate2(_Sent):
     """The same autoregressive model in CTranslate2, whose beam search is several times as fast on a CPU."""
 
     def __init__(self, folder: ModelFolder, beam: int) -> None:
+        self.made = ModelFolder(folder.path.absolute()), beam
         self.model: Any = folder.model()
         if self.model.kind != "autoregressive":
             raise TrainingError(f'{folder.path}: the engine ctranslate2 is for autoregressive teachers: use "anyorder"')
@@ -54,6 +68,7 @@ class CTranslate2:
         self.making = Lock()
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
+        """The n best translations of each source, as ids, best first."""
         from anyorder.models.engines import ctranslate2_candidates
 
         return ctranslate2_candidates(self._engine(direction), self.model, self.tokens, sources, self.beam, n)

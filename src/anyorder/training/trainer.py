@@ -89,6 +89,7 @@ class Trainer:
         self.position = Position(**state["position"])
 
     def save(self) -> None:
+        """Write everything that resuming needs, in one piece."""
         if self.main:
             state = {
                 "model": own_weights(self.model),

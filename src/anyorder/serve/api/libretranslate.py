@@ -39,7 +39,7 @@ class Detect(Asked):
 
 def _body(asked: type[Asked]) -> dict[str, Any]:
     """Both kinds of body that LibreTranslate takes, for the documentation."""
-    schema = {"schema": {"$ref": f"#/components/schemas/{asked.__name__}"}}
+    schema = {"schema": asked.model_json_schema()}
     kinds = ("application/json", "application/x-www-form-urlencoded")
     return {"requestBody": {"required": True, "content": {kind: schema for kind in kinds}}}
 

@@ -17,11 +17,12 @@ from anyorder.serve.follow import Steps
 from anyorder.serve.how import Asked, How, HowMany, Text, options, plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
+from anyorder.text.blanks import GAP
 from anyorder.text.plan import Plan
 from anyorder.text.results import ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
-from anyorder.text.writer import GAP, Writer
+from anyorder.text.writer import Writer
 from anyorder.traces.page import plain
 from anyorder.traces.trace import Trace, to_lines
 

@@ -4,6 +4,7 @@ const FIELDS = [ // of a strategy: name, label, kind, default
   ["order", "Order", "text", "easy-first"], ["count", "Count", "text", ""], ["steps", "Steps", "text", ""],
   ["beam", "Beam", "number", ""], ["lengths", "Lengths", "number", "1"], ["temperature", "Temperature", "number", ""],
 ];
+const PLAIN = { count: "1", steps: "L", beam: "1", lengths: "4", temperature: "0" }; // what is meant where nothing is said
 const MOST = 3;
 const strategies = []; // {node, inputs}: what is asked
 let runs = []; // {how, ask, trace, records, panel, abort, error}: what is being written, or was
@@ -14,12 +15,12 @@ function addStrategy(order) {
   if (strategies.length >= MOST) return;
   const one = { inputs: {} };
   const fields = FIELDS.map(([name, label, type, value]) => {
-    const input = el("input", { type, value: name === "order" ? order : value, autocomplete: "off", placeholder: name === "temperature" ? "0" : "" });
+    const input = el("input", { type, value: name === "order" ? order : value, autocomplete: "off", placeholder: PLAIN[name] ?? "" });
     if (type === "number") { input.min = name === "temperature" ? 0 : 1; input.step = name === "temperature" ? 0.1 : 1; }
     if (name === "order") input.setAttribute("list", "orders");
     if (name === "count") input.setAttribute("list", "counts");
     one.inputs[name] = input;
-    return el("label", { class: "field" }, [label, input]);
+    return el("label", { class: "field" }, [el("span", { text: label }), input]);
   });
   const drop = el("button", { type: "button", class: "drop", "aria-label": "Remove this strategy", text: "×" });
   drop.addEventListener("click", () => { strategies.splice(strategies.indexOf(one), 1); one.node.remove(); counted(); });
@@ -158,7 +159,10 @@ function settled() {
   if (runs.some((one) => one.live) || !done.length) return;
   state.steps = Math.max(...done.map((one) => one.trace.steps.length));
   state.panels = done.map((one) => one.panel);
-  for (const one of done) one.panel.plotBox.hidden = false;
+  for (const one of done) {
+    one.panel.plotBox.hidden = false;
+    one.panel.node.classList.remove("live");
+  }
   document.querySelector(".key-erased").hidden = !done.some((one) => one.trace.steps.some((step) => step.erased.length));
   $("scrub").max = state.steps;
   $("download").disabled = !done.every((one) => one.records);
@@ -190,6 +194,7 @@ function write() {
   document.querySelector(".player").hidden = true;
   $("download").disabled = true;
   $("panels").replaceChildren(...runs.map((one) => one.place));
+  if (innerWidth < 640) $("stage").scrollIntoView({ behavior: calm.matches ? "auto" : "smooth" });
   for (const one of runs) run(one);
 }
 

@@ -30,8 +30,8 @@ function openGroup(index) {
 
 // Give each canvas the room that it needs at the end, so that nothing below moves while it fills.
 function layOut() {
+  for (const panel of state.panels) panel.canvas.style.minHeight = "";
   for (const panel of state.panels) {
-    panel.canvas.style.minHeight = "";
     showPanel(panel, state.steps);
     panel.canvas.style.minHeight = `${panel.canvas.offsetHeight}px`;
   }

@@ -1,0 +1,67 @@
+"""How many positions per pass: a learned count against handcrafted ones. `python -m benchmarks.learned_count DATA`.
+
+Each family of counts is a curve of BLEU over passes, by its setting; all of them decode with one target length. At the
+passes that the learned count takes, the others are read off their curves, straight between two settings.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from anyorder.experiments.evaluate import paired
+from benchmarks.learned_order import arguments, said
+from benchmarks.order_cells import DIRECTIONS, Cells, Found, Way
+
+FAMILIES: dict[str, list[Way]] = {
+    "threshold": [Way("confidence", f"threshold({p})") for p in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)],
+    "factor": [Way("confidence", f"factor({f})") for f in (0.5, 0.75, 1.0, 1.3, 1.7, 2.2, 3.0, 4.0)],
+    "entropy bound": [Way("negent", f"entropy-bound({g})") for g in (0.25, 0.5, 1.0, 2.0, 4.0, 6.0, 9.0)],
+    "KLASS": [Way("confidence", f"kl-stable({p}, {e}, 1)") for p, e in ((0.3, 1), (0.4, 0.5), (0.5, 0.1), (0.7, 0.1))],
+    "⌈L/T⌉": [Way("confidence", steps=t) for t in (2, 3, 4, 5, 6, 8, 10)],
+    "L→1": [Way("confidence", "anneal", t) for t in (2, 3, 4, 5, 6, 8, 10)],
+}
+
+
+def at(passes: float, curve: list[Found]) -> float:
+    """BLEU of a family at so many passes; NaN outside of its settings."""
+    points = sorted((f.passes, f.bleu) for f in curve)
+    x, y = zip(*points, strict=True)
+    return float(np.interp(passes, x, y, left=np.nan, right=np.nan))
+
+
+def nearest(passes: float, curve: list[Found]) -> Found:
+    """The member of a family that takes as many passes at least, and the fewest of those."""
+    enough = [f for f in curve if f.passes >= passes]
+    return min(enough, key=lambda f: f.passes) if enough else max(curve, key=lambda f: f.passes)
+
+
+def main() -> None:
+    parser = arguments(__doc__)
+    parser.add_argument("--policies", nargs="*", type=Path, default=[], help="folders, one for each price of a pass")
+    parser.add_argument("--cutoffs", nargs="*", type=float, default=[0.0], help="write where f is above this")
+    options = parser.parse_args()
+    for direction in options.direction:
+        cells = Cells(options.model, options.data, direction, options.sets, options.cache, options.limit)
+        curves = {name: [cells(way) for way in ways] for name, ways in FAMILIES.items()}
+        files = [folder / f"policy-{direction}.safetensors" for folder in options.policies]
+        mine = [cells(Way(str(f), cutoff=c)) for f in files if f.exists() for c in options.cutoffs]
+        print(f"\n{DIRECTIONS[direction]}, {' and '.join(options.sets)}, {len(cells.sources)} sentences\n")
+        print("| count | " + " | ".join("passes: BLEU" for _ in range(8)) + " |\n|---|" + "---:|" * 8)
+        for name, curve in (curves | {"learned": mine}).items():
+            cells_ = [f"{f.passes:.2f}: {f.bleu:.2f}" for f in curve]
+            print(f"| {name} | " + " | ".join(cells_ + [""] * (8 - len(cells_))) + " |")
+        print("\n| passes | learned | " + " | ".join(curves) + " | against the best |")
+        print("|---:|" + "---:|" * (len(curves) + 2))
+        for one in sorted(mine, key=lambda f: f.passes):
+            others = [at(one.passes, curve) for curve in curves.values()]
+            best = max(curves.values(), key=lambda curve: np.nan_to_num(at(one.passes, curve)))
+            other = nearest(one.passes, best)  # it has no fewer passes: to its advantage
+            against = said(paired([(one.statistics, other.statistics)])) + f" at {other.passes:.2f}"
+            row = [f"{one.passes:.2f}", f"{one.bleu:.2f}", *(f"{b:.2f}" for b in others), against]
+            print("| " + " | ".join(row) + " |")
+
+
+if __name__ == "__main__":
+    main()

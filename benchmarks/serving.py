@@ -1,0 +1,208 @@
+"""Serving, measured: requests a second and latencies at rising load, all sides behind the same HTTP layer in one run.
+
+    python -m benchmarks.serving            # writes docs/results/serving.md
+    python -m benchmarks.serving --seconds 20 --clients 1 4 16 64
+
+Every side is a process of its own with one thread for its model; clients ask again as soon as they are answered. Sides
+take turns at every load.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from anyorder.serve.answers import Json
+from anyorder.serve.api.libretranslate import Ask
+from anyorder.serve.gate import Gate
+from benchmarks.serving_page import save
+
+ROOT = Path(__file__).parents[1]
+TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
+SIDES = {
+    "anyorder serve": "rows join and leave at every step",
+    "lock": "`translate` under a lock, a request at a time",
+    "window": "`translate` of what came within 20 ms, the next batch when it is done",
+    "ctranslate2": "CTranslate2, the autoregressive model, batches of what waits",
+}
+WINDOW = 0.020
+MODEL = "de-en"
+
+
+# ---------------------------------------------------------------- the sides
+
+
+class Taking:
+    """One thread that takes what waits (at most so many, after a window) and has it translated together."""
+
+    def __init__(self, translate: Callable[[list[str]], list[str]], most: int, window: float) -> None:
+        self.translate, self.most, self.window = translate, most, window
+        self.queue: SimpleQueue[tuple[str, Future[str]]] = SimpleQueue()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def __call__(self, text: str) -> Future[str]:
+        answer: Future[str] = Future()
+        self.queue.put((text, answer))
+        return answer
+
+    def _run(self) -> None:
+        while True:
+            taken = [self.queue.get()]
+            if self.window:
+                time.sleep(self.window)
+            while len(taken) < self.most:
+                try:
+                    taken.append(self.queue.get_nowait())
+                except Empty:
+                    break
+            try:
+                texts = self.translate([text for text, _ in taken])
+            except Exception as error:
+                for _, answer in taken:
+                    answer.set_exception(error)
+                continue
+            for (_, answer), text in zip(taken, texts, strict=True):
+                answer.set_result(text)
+
+
+def _app(side: str) -> Any:
+    """The application of a side: the same gate, the same request, the same answer."""
+    import anyorder
+    from anyorder.serve.app import create
+
+    model = anyorder.load(MODEL)
+    if side == "anyorder serve":
+        return create({MODEL: model})
+    served = create({MODEL: model}).state.server
+    if side == "ctranslate2":
+        take = Taking(_ctranslate2(), 64, 0.0)
+    else:
+        many = 1 if side == "lock" else 256
+        take = Taking(lambda texts: [t.text for t in model.translate(texts, "en", source="de")], many,
+                      0.0 if side == "lock" else WINDOW)  # fmt: skip
+    app = FastAPI()
+    app.state.server = served
+
+    @app.post("/translate")
+    async def translate(asked: Ask) -> Json:
+        assert isinstance(asked.q, str)
+        return Json({"translatedText": await asyncio.wrap_future(take(asked.q)) if asked.q else ""})
+
+    app.add_middleware(Gate, meters=served.meters, longest=1 << 20, seconds=60.0, texts=False)
+    return app
+
+
+def _ctranslate2() -> Callable[[list[str]], list[str]]:
+    import anyorder
+    from anyorder.models.engines import ctranslate2_run, to_ctranslate2, to_hugging_face
+
+    ar = anyorder.load(f"{MODEL}-ar")
+    direction = (ar.languages.index("de"), ar.languages.index("en"))
+    names = ar.tokenizer.tokens(range(len(ar.tokenizer)))
+    engine = to_ctranslate2(to_hugging_face(ar.model, direction), names, Path(tempfile.mkdtemp()))
+
+    def translate(texts: list[str]) -> list[str]:
+        ids = ctranslate2_run(engine, ar.model, names, ar.tokenizer.encode(texts, "de"))
+        return [str(text) for text in ar.tokenizer.decode(ids, "en")]
+
+    return translate
+
+
+def side(name: str) -> None:
+    """Be a side: say where, and serve until killed."""
+    import torch
+
+    torch.set_num_threads(1)
+    from anyorder.serve.run import Listening, bound
+
+    app, sock = _app(name), bound("127.0.0.1", 0)
+    print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
+    Listening(app).run(sockets=[sock])
+
+
+# ---------------------------------------------------------------- the clients
+
+
+async def load(url: str, texts: Sequence[str], clients: int, seconds: float) -> list[float]:
+    """Seconds that each request took, of so many clients that ask one after the other."""
+    took: list[float] = []
+    end = time.perf_counter() + seconds
+
+    async def one(start: int, client: httpx.AsyncClient) -> None:
+        n = start
+        while time.perf_counter() < end:
+            ask = {"q": texts[n % len(texts)] if texts else "", "source": "de", "target": "en"}
+            begun = time.perf_counter()
+            answer = await client.post(f"{url}/translate", json=ask)
+            took.append(time.perf_counter() - begun)
+            assert answer.status_code == 200, answer.text
+            n += clients
+
+    async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=clients)) as client:
+        await asyncio.gather(*(one(k, client) for k in range(clients)))
+    return took
+
+
+def percentile(values: Sequence[float], p: float) -> float:
+    """The value below which a share p is."""
+    return sorted(values)[min(len(values) - 1, int(p * len(values)))]
+
+
+def measure(sides: Sequence[str], seconds: float, loads: Sequence[int]) -> dict[str, Any]:
+    """All sides, taking turns at every load."""
+    texts = TEXTS.read_text("utf-8").splitlines()
+    command = [sys.executable, "-m", "benchmarks.serving", "--side"]
+    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in sides}
+    rows: list[dict[str, Any]] = []
+    try:
+        urls = {
+            name: (process.stdout.readline().strip() if process.stdout else "") for name, process in running.items()
+        }
+        for url in urls.values():
+            asyncio.run(load(url, texts, 4, min(3.0, seconds / 2)))  # warm
+        for clients in loads:
+            for name, url in urls.items():
+                begun = time.perf_counter()
+                took = asyncio.run(load(url, texts, clients, seconds))
+                rows.append({
+                    "side": name, "clients": clients, "rate": len(took) / (time.perf_counter() - begun),
+                    **{f"p{p}": percentile(took, p / 100) for p in (50, 95, 99)},
+                })  # fmt: skip
+                print(rows[-1], flush=True)
+        empty = asyncio.run(load(urls["anyorder serve"], [], 1, 3))
+    finally:
+        for process in running.values():
+            process.kill()
+    return {
+        "rows": rows,
+        "http": statistics.median(empty),
+        "seconds": seconds,
+        "sides": {name: SIDES[name] for name in sides},
+    }
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--side", choices=list(SIDES))
+    parser.add_argument("--sides", choices=list(SIDES), nargs="+", default=list(SIDES))
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
+    asked = parser.parse_args()
+    if asked.side:
+        side(asked.side)
+    else:
+        save("speed", measure(asked.sides, asked.seconds, asked.clients))

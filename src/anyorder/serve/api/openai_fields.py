@@ -1,0 +1,126 @@
+"""OpenAI's requests: which of their fields have a meaning here, and a sentence for each that has none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from anyorder.serve.how import Asked, HowMany, Number, Seed, Text
+from anyorder.serve.limits import Limits
+from anyorder.serve.refusal import wrong
+
+Stop = Text | Annotated[list[Text], Field(max_length=4)]
+NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields that no undirected model can mean anything by, and what says nothing
+    "presence_penalty": (None, 0), "frequency_penalty": (None, 0), "logit_bias": (None, {}), "echo": (None, False),
+    "tools": (None, []), "tool_choice": (None, "none", "auto"), "functions": (None, []), "function_call": (None,),
+    "parallel_tool_calls": (None, True, False), "modalities": (None, ["text"]), "audio": (None,), "prediction": (None,),
+    "reasoning_effort": (None,), "verbosity": (None,), "web_search_options": (None,), "store": (None, False),
+    "service_tier": (None, "auto", "default"), "metadata": (None, {}),
+}  # fmt: skip
+
+
+class StreamOptions(Asked):
+    """stream_options."""
+
+    include_usage: bool = False
+    include_obfuscation: bool = False
+
+
+class Common(HowMany):
+    """What both kinds of request have. The options of a plan ride along as extra fields."""
+
+    model: Text = Field(examples=["de-en"])
+    n: int | None = Field(None, description="Choices: the n best, or n that were drawn where there is a temperature.")
+    stop: Stop | None = Field(None, description="The text ends before the first of these.")
+    stream: bool | None = Field(None, description="Send the finished beginning as it grows.")
+    stream_options: StreamOptions | None = None
+    temperature: Number | None = Field(None, description="0 takes the likeliest. Left out: 0 for translation, else 1.")
+    top_p: Number | None = None
+    seed: Seed | None = None
+    user: Text | None = None
+    response_format: dict[str, Any] | None = Field(None, description="Text; nothing else can be asked for yet.")
+    to: Text | None = Field(None, examples=["en"], description="The language to translate into, where it is not clear.")
+    from_: Text | None = Field(None, alias="from", description="The language of the prompt.")
+    presence_penalty: Number | None = None
+    frequency_penalty: Number | None = None
+    logit_bias: dict[str, Any] | None = None
+
+
+class Completion(Common):
+    """POST /v1/completions: a translator translates the prompt, a language model goes on with it."""
+
+    prompt: Text | list[Text] = Field(examples=["Ein Hund läuft am Strand."])
+    suffix: Text | None = Field(None, description="What comes after the completion: every length between is tried.")
+    max_tokens: int | None = None
+    logprobs: int | None = Field(None, description="log p of each token, and of this many of the likeliest.")
+    echo: bool | None = None
+    best_of: int | None = None
+
+
+class Part(Asked):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: Text
+
+
+class Message(Asked):
+    """A message of a chat."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Text | list[Part]
+    name: Text | None = None
+
+    @property
+    def text(self) -> str:
+        """Its parts as one text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class Chat(Common):
+    """POST /v1/chat/completions: a translator translates the user's message."""
+
+    messages: list[Message] = Field(examples=[[{"role": "user", "content": "Ein Hund läuft am Strand."}]])
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    functions: list[Any] | None = None
+    function_call: Any = None
+    parallel_tool_calls: bool | None = None
+    modalities: list[Any] | None = None
+    audio: Any = None
+    prediction: Any = None
+    reasoning_effort: Any = None
+    verbosity: Any = None
+    web_search_options: Any = None
+    store: bool | None = None
+    service_tier: Any = None
+    metadata: Any = None
+
+
+def check(asked: Common, limits: Limits, tokens: int | None, top: int | None) -> None:
+    """Refuse what could have no effect, and what is too much."""
+    for name, nothing in NEUTRAL.items():
+        if getattr(asked, name, None) not in nothing:
+            raise wrong(f"{name} has no meaning for a model that writes in any order: leave it out", name)
+    if asked.response_format not in (None, {"type": "text"}):
+        raise wrong("texts cannot be held to a format yet: leave out response_format", "response_format")
+    if asked.stream_options is not None and not asked.stream:
+        raise wrong("stream_options needs stream: true", "stream_options")
+    for name, value, most in (("n", asked.n, limits.samples), ("max_tokens", tokens, limits.tokens)):
+        if value is not None and not 1 <= value <= most:
+            raise wrong(f"{name} is a whole number from 1 to {most}, got {value}", name)
+    if top is not None and not 0 <= top <= TOP:
+        raise wrong(f"log p of at most {TOP} symbols beside each is known, asked for {top}", "logprobs")
+    if asked.top_p is not None and not 0 < asked.top_p <= 1:
+        raise wrong("top_p is a number above 0, at most 1", "top_p")
+    stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
+    if not all(stops):
+        raise wrong("a stop sequence cannot be empty", "stop")
+
+
+TOP = 5  # symbols whose log p is kept beside each that was written

@@ -1,0 +1,88 @@
+"""What the campaigns found, kept as JSON beside the page that is written from it: docs/results/robustness.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from anyorder.files import write_whole
+
+FILE = Path(__file__).parents[2] / "docs" / "results" / "robustness.json"
+
+
+def read(path: Path, part: str, fresh: dict[str, Any]) -> dict[str, Any]:
+    """What a campaign has found so far, if it is the same one; else `fresh`."""
+    found: dict[str, Any] = _all(path).get(part, {})
+    return found if found.get("seed") == fresh["seed"] else fresh
+
+
+def write(path: Path, part: str, state: dict[str, Any]) -> None:
+    """Keep what a campaign has found, and write the page anew."""
+    everything = {**_all(path), part: state}
+    write_whole(path, json.dumps(everything, indent=1, ensure_ascii=True) + "\n")
+    write_whole(path.with_suffix(".md"), page(everything))
+
+
+def _all(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def page(found: dict[str, Any]) -> str:
+    """The page of everything that was measured."""
+    parts = [
+        "# Robustness",
+        "What campaigns of hostile input, of faults and of load found. Written by the commands that are named.",
+    ]
+    if "fuzz" in found:
+        parts += _fuzz(found["fuzz"])
+    if "chaos" in found:
+        parts += _chaos(found["chaos"])
+    if "load" in found:
+        parts += _load(found["load"])
+    return "\n\n".join(parts) + "\n"
+
+
+def _fuzz(state: dict[str, Any]) -> list[str]:
+    families = state["families"]
+    cases = sum(sum(f["ended"].values()) for f in families.values())
+    broken = len(state["broken"])
+    seconds = sum(f["seconds"] for f in families.values())
+    rows = ["| what | cases | how they ended |", "|---|---:|---|"]
+    for name, f in families.items():
+        ways = ", ".join(f"{how} {n:,}" for how, n in sorted(f["ended"].items(), key=lambda item: -item[1]))
+        rows.append(f"| {name}: {f['about']} | {sum(f['ended'].values()):,} | {ways} |")
+    return [
+        "## Fuzzing",
+        f"`python -m tests.fuzz --seed {state['seed']}`: {cases:,} cases in {seconds / 60:.0f} minutes of computing. "
+        "Each must end in success, or in an exit code of 1 or 2 with a message of the error family: never in a "
+        "traceback, never after more than 20 seconds or 600 MB, and with every input file as it was. "
+        f"**Cases that did not: {broken}.**",
+        "\n".join(rows),
+    ]
+
+
+def _chaos(state: dict[str, Any]) -> list[str]:
+    rows = [
+        "| job | fault | times | stopped in the midst | equal to the undisturbed run after resuming |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for job, faults in state["jobs"].items():
+        for fault, n in faults.items():
+            rows.append(f"| {job} | {fault} | {n['times']} | {n['struck']} | {n['equal']} |")
+    times, equal = (
+        sum(n[key] for faults in state["jobs"].values() for n in faults.values()) for key in ("times", "equal")
+    )
+    return [
+        "## Faults",
+        f"`python -m tests.fuzz.chaos --seed {state['seed']}`: a job is disturbed at a random moment, resumed until it "
+        "is done, and its files are compared with those of an undisturbed run, byte for byte. "
+        f"**{equal} of {times} were equal.**",
+        "\n".join(rows),
+    ]
+
+
+def _load(state: dict[str, Any]) -> list[str]:
+    rows = ["| after | memory, MB |", "|---|---:|"]
+    rows += [f"| {what} | {megabytes:.0f} |" for what, megabytes in state["memory"]]
+    return ["## Load", f"`python -m tests.fuzz.load`, seed {state['seed']}: {state['about']}", "\n".join(rows)]
