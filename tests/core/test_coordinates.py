@@ -170,7 +170,7 @@ def test_random_alone_is_uniform_and_noise_with_a_weight_is_a_temperature() -> N
         assert torch.equal(x, y)
     with pytest.raises(ValueError, match="give one of the two"):
         Coordinates(f + random, temperature=1.0)
-    with pytest.raises(ValueError, match="must be ≥ 0"):
+    with pytest.raises(ValueError, match="must be a number of at least 0"):
         Coordinates(f, temperature=-0.1)
 
 

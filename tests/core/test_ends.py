@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -17,13 +21,18 @@ from anyorder.core import (
     NoContext,
     Order,
     State,
+    Symbols,
     Times,
     View,
+    anneal,
     beam,
     begin,
+    block,
     chains,
     chance,
+    constant,
     decode,
+    dilated,
     even,
     everywhere,
     fixed,
@@ -81,13 +90,52 @@ def test_a_step_that_changes_nothing_and_spends_nothing_is_an_error() -> None:
     assert not (decode(model, context, state, replace(idle, steps=3)).tokens == model.mask_id).any()
 
 
-def test_numbers_of_steps_and_positions_are_whole() -> None:
-    for make in (lambda: recipes.gibbs(2.5), lambda: Decoder(Coordinates(random), steps=Times(1.5))):  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="a whole number of steps"):
-            make()
-    for count in (fixed, even):
-        with pytest.raises(ValueError, match=r"needs a whole number of at least 1, got 1\.5"):
-            count(1.5)  # type: ignore[arg-type]
+def settings() -> Iterator[tuple[str, Callable[[Any], Decoder], set[Any]]]:
+    """Everything that takes a number: its name, how a decoder is made of it, and the odd ones it may have."""
+    counts = {"fixed": fixed, "constant": constant, "even": even, "anneal": anneal}
+    for name, count in counts.items():
+        yield name, lambda v, count=count: Decoder(Coordinates(leftmost, count(v), everywhere), steps=3), set()
+    for name, region in {"block": block, "dilated": dilated}.items():
+        yield name, lambda v, region=region: Decoder(Coordinates(leftmost, among=region(v))), set()
+    given = {"T": 3, "k": 2, "p": 0.5, "f": 1.0, "gamma": 0.1, "epsilon": 0.1, "eta": 0.5, "draft": 0.5, "keep": 0.9}
+    fractions = {"p", "f", "gamma", "epsilon", "eta", "draft", "keep", "temperature"}
+    for name, family in recipes.FAMILIES.items():
+        parameters = [p.name for p in inspect.signature(family).parameters.values() if p.name in {*given, *fractions}]
+        needed = [p.name for p in inspect.signature(family).parameters.values() if p.default is p.empty]
+        for one in [*parameters, *({"size", "history"} & {*inspect.signature(family).parameters})]:
+            rest = {n: given[n] for n in needed if n != one}
+            odd: set[Any] = {0, 1.5, 2.5, 1e-320} if one in fractions else {None}
+            odd |= {-1, -0.5} if one in ("f", "gamma") else set()
+            yield f"{name}'s {one}", lambda v, f=family, one=one, rest=rest: f(**rest, **{one: v}), odd
+    yield "steps", lambda v: Decoder(Coordinates(leftmost), steps=v), {None}
+    yield "Times", lambda v: Decoder(Coordinates(leftmost), steps=Times(v)), set()
+    warm = {0, 1.5, 2.5, 1e-320}
+    yield "τ", lambda v: Decoder(Coordinates(leftmost, temperature=v)), warm
+    yield "noise", lambda v: Decoder(Coordinates(leftmost + v * random)), {*warm, -1, -0.5, True}
+    yield "temperature", lambda v: Decoder(Coordinates(leftmost), Symbols(v)), warm
+    yield "top_k", lambda v: Decoder(Coordinates(leftmost), Symbols(1.0, top_k=v)), {None}
+    yield "top_p", lambda v: Decoder(Coordinates(leftmost), Symbols(1.0, top_p=v)), {None, 1e-320}
+
+
+ODD = (0, 0.0, -0.0, -1, -0.5, 1.5, 2.5, 1e-320, math.nan, math.inf, -math.inf, True, None, "3")
+
+
+@pytest.mark.parametrize(("name", "make", "may"), list(settings()), ids=lambda x: x if isinstance(x, str) else "")
+def test_a_setting_that_is_no_proper_number_is_refused_and_any_other_leaves_no_mask(
+    name: str, make: Callable[[Any], Decoder], may: set[Any]
+) -> None:
+    model = Hashed()
+    context, state = sentences(model, [5, 3])
+    for value in ODD:
+        try:
+            decoder = make(value)
+        except (ValueError, TypeError) as error:
+            assert isinstance(error, ValueError) or name == "noise", (value, error)
+            continue
+        assert value in may and (value is not True or name == "noise"), f"{name} took {value!r}"
+        end = decode(model, context, state, decoder)
+        assert not (end.tokens == model.mask_id).any() and not end.score.isnan().any(), value
+    assert not (decode(model, context, state, make(1)).tokens == model.mask_id).any()
 
 
 def test_chains_from_a_blank_canvas_are_written() -> None:

@@ -66,7 +66,7 @@ def test_given_lengths_and_until_eos() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="no training pairs"):
         Counts.of([])
-    with pytest.raises(ValueError, match="is needed, got 0"):
+    with pytest.raises(ValueError, match="of at least 1, got 0"):
         Counts.of(PAIRS).propose(torch.tensor([3]), 0)
     with pytest.raises(ValueError, match="no length model"):
         Decoder(Coordinates(leftmost)).length.propose(torch.tensor([3]), 1)

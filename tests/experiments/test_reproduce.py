@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from anyorder.data.test_sets import load_test_set
-from anyorder.experiments import grid
+from anyorder.experiments import choices, grid
 from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
 from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
-from anyorder.experiments.reproduce import _whole_sets, reproduce
+from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce
 from anyorder.experiments.results import Results, Row
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
@@ -125,6 +125,31 @@ def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
         assert [s[0] for s in scores] == pytest.approx(
             [w / (len(i) + ends) for w, i in zip(whole, ids, strict=True)], rel=1e-4
         )
+
+
+def test_the_papers_choices_are_measured_beside_ours(model: Path, data: Path, tmp_path: Path) -> None:
+    """Sums instead of means, from the same candidates; masked conditionals as cells of their own."""
+    translator, store = load(model), Store(tmp_path, {})
+    results, corpus = Results(store, data), load_test_set(data, "val", "de-en")
+    cell = Cell("val", "de-en", "easy-first")
+    for criterion in ("written", "pll"):
+        run(Job(cell, 0, len(corpus), criterion), store, translator, corpus)
+    found, scored = (store.chunk(Job(cell, 0, len(corpus), c)) for c in ("written", "pll"))
+    assert found is not None and scored is not None
+    for criterion in ("written", "pll"):
+        plain = results.measure(Row(cell, criterion, plain=True), len(corpus))
+        assert plain is not None
+        for n, some in enumerate(found.candidates):
+            sums = [c.log_length + c.written if criterion == "written" else m * len(c.ids)
+                    for c, m in zip(some, scored.scores[n], strict=True)]  # fmt: skip
+            assert plain.texts[n] == some[sums.index(max(sums))].text
+    again = Cell("val", "de-en", "least2most", 4, "anneal")
+    masked = replace(again, conditionals="masked")
+    assert masked.plan().writing.conditionals == "masked" and store.of(Job(masked, 0, 4)) != store.of(Job(again, 0, 4))
+    assert decode(masked, translator, corpus)[1].canvases > 2 * decode(again, translator, corpus)[1].canvases
+    scope = Scope()
+    for rows in (choices.lengths_chosen(scope, "de-en"), choices.conditionals(scope, "de-en")):
+        assert set(rows.values()) <= set(all_rows(scope)) and len(rows) > 4
 
 
 def test_scoring_needs_decoding_first(model: Path, data: Path, tmp_path: Path) -> None:

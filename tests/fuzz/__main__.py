@@ -22,7 +22,7 @@ from tests.fuzz import results  # noqa: E402
 from tests.fuzz.families import FAMILIES, Family  # noqa: E402
 from tests.fuzz.world import World  # noqa: E402
 
-PIECE = 200  # cases drawn from one seed
+PIECE = 50  # cases drawn from one seed
 
 
 def piece(world: World, family: Family, cases: int, number: int) -> tuple[collections.Counter[str], list[str]]:

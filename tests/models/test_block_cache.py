@@ -270,7 +270,7 @@ def test_what_does_not_fit_is_refused() -> None:
             BlockCached(DiffusionLM(tiny(), MASK, PAD, block=2, shifted=shifted), 5)
     with pytest.raises(ValueError, match="'prefix' or 'dual', not 'suffix'"):
         BlockCached(plain, 4, "suffix", approximate=True)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="size of at least 1"):
+    with pytest.raises(ValueError, match="whole number of at least 1"):
         BlockCached(plain, 0, approximate=True)
     cached = BlockCached(plain, 4, approximate=True)
     with pytest.raises(ModelError, match=r"41 tokens .* at most 40"):

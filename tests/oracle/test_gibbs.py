@@ -143,6 +143,27 @@ def test_orders_that_remember_are_refused() -> None:
         Metropolis(Coordinates(negent, fixed(2), everywhere, temperature=1.0))
 
 
+class Secretive(Order):
+    """Reads something beside Y, and says nothing of it."""
+
+    def __init__(self, what: str, reads: frozenset[str] = frozenset()) -> None:
+        self.what, self.reads = what, reads
+
+    def __call__(self, state: State, view: View) -> Tensor:
+        values = {"past": state.logp, "score": state.score[:, None] * state.place, "draws": view.logp}
+        return values[self.what] if self.what in values else view.token.float()
+
+
+def test_orders_that_read_more_than_they_say_are_found_out() -> None:
+    table = Table(3, 3, seed=7)
+    state = masks(table, *[3] * 20)
+    looks = frozenset({"entropy"})
+    for order in (Secretive("past"), Secretive("score"), Secretive("draws", looks), Secretive("symbols", looks)):
+        with pytest.raises(ValueError, match="reads draws or earlier steps without saying so"):
+            chains(table, NoContext(), state, sampler(order, 1.0), samples=2)
+        chains(table, NoContext(), state, sampler(order, 1.0, correct=False), samples=2)
+
+
 def test_chains_from_nothing_are_at_p_from_their_first_sample() -> None:
     """A blank canvas is filled in any order, one symbol at a time: a draw from p, which the chain keeps."""
     table = Table(3, 3, seed=8)
@@ -159,5 +180,5 @@ def test_chains_that_cannot_be_exact_are_refused() -> None:
             sampler(order, 1.0)
     table = Table(2, 2)
     for bad in ({"samples": 0}, {"thin": 0}, {"burn_in": -1}):
-        with pytest.raises(ValueError, match="need samples"):
+        with pytest.raises(ValueError, match="of chains must be a whole number"):
             chains(table, NoContext(), masks(table, 2), sampler(), **bad)

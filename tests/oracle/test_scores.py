@@ -13,7 +13,9 @@ from anyorder.core import (
     Coordinates,
     Cost,
     Decoder,
+    Feature,
     NoContext,
+    Order,
     Symbols,
     Times,
     begin,
@@ -102,10 +104,20 @@ def test_monte_carlo_marginal_converges_to_the_sum_over_orders() -> None:
             total += float(model.log_p(canvas, i)[y[i]].exp()) * p(after) / len(left)
         return total if left else 1.0
 
-    state = written(model, torch.tensor([y]), dtype=torch.float64)
-    exact, decoder = torch.tensor(p([model.mask_id] * 3)).log(), Decoder(Coordinates(random))
-    found = torch.tensor([float(marginal(model, NoContext(), state, decoder, m)) for m in (4, 4000)])
-    assert abs(found[1] - exact) < 0.03 < abs(found[0] - exact)
+    exact, n = p([model.mask_id] * 3), 4000
+    state = written(model, torch.tensor([y] * n), dtype=torch.float64)
+
+    def off(order: Order) -> float:
+        """How far the mean of n estimates by one path each is from the truth, in standard errors."""
+        each = marginal(model, NoContext(), state, Decoder(Coordinates(order)), 1).exp()
+        return float(abs(each.mean() - exact) / each.std().clamp_min(1e-12) * n**0.5)
+
+    assert off(random) < 4 and off(leftmost + 0.1 * random) > 10  # another distribution of Z is another p(Y)
+    few = state.take(torch.tensor([0, 1]))
+    many = marginal(model, NoContext(), few, Decoder(Coordinates(random)), n)
+    assert many.exp().tolist() == pytest.approx([exact] * 2, rel=0.1)
+    one = marginal(model, NoContext(), few, Decoder(Coordinates(random)), 1)
+    assert float(one[0]) != float(one[1])  # each row has paths of its own
 
 
 def test_marginal_keeps_each_row_s_own_constraints_and_refuses_orders_that_peek() -> None:
@@ -123,7 +135,10 @@ def test_marginal_keeps_each_row_s_own_constraints_and_refuses_orders_that_peek(
     torch.testing.assert_close(found, torch.stack([free, bound]))
     with pytest.raises(ValueError, match="chosen by Y"):
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(confidence)), 3)
-    with pytest.raises(ValueError, match="at least 1 sample"):
+    peeking = Feature("peeking", lambda s, v: v.logp, frozenset({"entropy"}))  # the same, without saying so
+    with pytest.raises(ValueError, match="the order peeking reads draws"):
+        marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(peeking)), 3)
+    with pytest.raises(ValueError, match="samples of a Monte Carlo estimate"):
         marginal(table, NoContext(), written(table, rows), Decoder(Coordinates(leftmost)), 0)
 
 

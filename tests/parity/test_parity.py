@@ -183,7 +183,8 @@ def test_every_switch_changes_something(model: MaskedTranslation, state_and_cont
         again = decode(model, context, state, authors.greedy("most2least", 1, switches))
         constant = decode(model, context, state, authors.constant_time("easy_first", 4, "constant", switches))
         found = authors.beam(model, context, state, "easy_first", 2, 2, switches=switches)
-        parts = (mixed, again, constant, found)
+        unsure = decode(model, context, state, authors.greedy((-1.0, 0.0, 0.0), 1, switches))  # judges what is written
+        parts = (mixed, again, constant, found, unsure)
         return [[part.tokens.tolist(), (part.score * 1000).round().tolist()] for part in parts]
 
     code = outputs(authors.CODE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -63,6 +64,18 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"beam": 4, "steps": 3}, r"one position per step, not constant\(3\)"),
         ({"conditionals": "hidden"}, "visible or masked"),
         ({"bean": 4}, "did you mean 'beam'"),
+        ({"top_k": 0}, "top_k"),
+        ({"steps": 2.5}, "steps is a whole number"),
+        ({"temperature": math.nan}, "temperature must be"),
+        ({"among": "block(1.5)"}, "whole number"),
+        ({"order": "gibbs(2.5)"}, "whole number"),
+        ({"order": "llada(4, 1.5)"}, "whole number"),
+        ({"samples": 4}, "those of rescore 'marginal'"),
+        ({"rescore": "marginal"}, "has one path only"),
+        ({"rescore": "marginal", "order": "gibbs(4)"}, "goes back to written positions"),
+        ({"rescore": "marginal", "order": "confidence", "order_temperature": 1.0}, "chosen by Y"),
+        ({"rescore": "marginal", "polish": 1}, "rescore 'ar' or 'pll'"),
+        ({"normalise": "max"}, "normalise is mean or sum"),
     ],
     ids=str,
 )
@@ -75,6 +88,7 @@ def test_a_recipe_by_its_name_is_that_recipe() -> None:
     for text, recipe in {"mask-predict(4)": recipes.mask_predict(4), "remdm(5, 0.2)": recipes.remdm(5, 0.2)}.items():
         decoder = Plan.of(text).decoder()
         assert (decoder.coordinates, decoder.steps) == (recipe.coordinates, recipe.steps)
+    assert Plan.of(count=3).decoder().coordinates.count == fixed(3)
     assert Plan.of("gibbs(3)").decoder().symbols.temperature == recipes.gibbs(3).symbols.temperature == 1.0
     assert Plan.of("gibbs(3)", temperature=0.5).decoder().symbols.temperature == 0.5
 

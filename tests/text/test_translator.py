@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import torch
 from cli_support import build_translator
 
 import anyorder
-from anyorder.core import begin, log_likelihood, pll
+from anyorder import recipes
+from anyorder.core import Counts, Given, begin, log_likelihood, marginal, pll
 from anyorder.models.translation import Source
 from anyorder.traces.trace import replay
 
@@ -28,6 +30,7 @@ PLANS: list[dict[str, Any]] = [
     {"rescore": "ar", "beam": 2},
     {"rescore": "pll", "order": "left2right | mask-predict(3) | negent", "nbest": 3},
     {"rescore": "ar", "order": "mask-predict(3)", "polish": 3, "nbest": 3},
+    {"rescore": "marginal", "order": "uniform", "samples": 3, "nbest": 4},
 ]
 
 
@@ -73,6 +76,52 @@ def test_rescoring_is_the_scorers_own_mean_log_p(translator: anyorder.Translator
         state = begin(tokens, model.mask_id, model.pad_id, open=torch.ones_like(tokens, dtype=torch.bool))
         value = (log_likelihood if causal else pll)(model, model.encode(Source(source, 0, 1)), state)
         assert hypothesis.score == pytest.approx(float(value) / tokens.shape[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("rescore", ["written", "path", "pll", "ar"])
+def test_a_sum_is_the_mean_times_the_length(translator: anyorder.Translator, rescore: str) -> None:
+    """Eq. 4 takes the argmax over L as it is: with rescore "path" the score is log p(G|X)."""
+    mean, plain = (
+        translator.translate(SENTENCES[2], "en", rescore=rescore, normalise=n, nbest=4).hypotheses
+        for n in ("mean", "sum")
+    )
+    means = {h.ids: h.score for h in mean}
+    for h in plain:
+        assert h.score == pytest.approx(means[h.ids] * (len(h.ids) + (rescore == "ar")), abs=1e-3)
+        assert rescore != "path" or h.score == pytest.approx(h.path_score)
+    assert plain[0].score == max(h.score for h in plain)
+
+
+def test_the_marginal_is_the_mean_over_sampled_paths(translator: anyorder.Translator) -> None:
+    """By the core's estimate, with log p(L|X); more samples change it."""
+    many, few = (
+        translator.translate(
+            SENTENCES[0], "en", order="uniform", rescore="marginal", samples=m, normalise="sum", nbest=4
+        )
+        for m in (40, 2)
+    )
+    model, generator = translator.model, translator.generator("en")
+    source = translator.tokenizer.encode([SENTENCES[0]], "de")
+    for h in many.hypotheses:
+        state = begin(torch.tensor([h.ids]), model.mask_id, model.pad_id, open=torch.ones(1, len(h.ids)) > 0, seed=9)
+        decoder = generator.decoder(anyorder.Plan.of("uniform"))
+        value = marginal(model, model.encode(Source(torch.tensor(source), 0, 1)), state, decoder, 40)
+        assert h.score == pytest.approx(h.log_length + float(value), abs=0.5)
+    assert {h.ids: h.score for h in many.hypotheses} != {h.ids: h.score for h in few.hypotheses}
+    assert translator.beside is not None
+    with pytest.raises(anyorder.PlanError, match="one path to a text"):
+        translator.beside().translate(SENTENCES[0], "en", rescore="marginal")
+
+
+def test_a_decoder_s_own_length_is_asked(translator: anyorder.Translator) -> None:
+    five = replace(recipes.easy_first, length=Given(5))
+    found = translator.translate(SENTENCES[0], "en", order=five, nbest=9).hypotheses
+    assert [len(h.ids) for h in found] == [5] and found[0].log_length == 0.0
+    seven = Counts.of([(n, 7) for n in range(1, 40)])
+    found = translator.translate(SENTENCES[0], "en", order=replace(five, length=seven), lengths=2, nbest=9).hypotheses
+    assert len(found) == 2 and 7 in [len(h.ids) for h in found]
+    with pytest.raises(anyorder.PlanError, match="length model could have no effect"):
+        translator.candidates([SENTENCES[0]], "en", plan=anyorder.Plan.of(five), lengths=[4])
 
 
 def test_several_orders_give_one_list_of_candidates(translator: anyorder.Translator) -> None:

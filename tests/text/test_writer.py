@@ -83,9 +83,9 @@ def test_score_is_the_pseudo_log_likelihood(writer: anyorder.Writer) -> None:
     assert score.perplexity == pytest.approx(math.exp(-score.total / 4))
 
 
-@pytest.mark.parametrize("option", ["lengths", "rescore", "nbest", "polish"])
+@pytest.mark.parametrize("option", ["lengths", "rescore", "nbest", "polish", "normalise"])
 def test_an_option_without_effect_is_refused(writer: anyorder.Writer, option: str) -> None:
-    value = "path" if option == "rescore" else 3
+    value = {"rescore": "path", "normalise": "sum"}.get(option, 3)
     more = {"rescore": "pll"} if option == "polish" else {}
     for call in (writer.fill, writer.infill, lambda text, **o: writer.generate(4, **o)):
         with pytest.raises(anyorder.PlanError, match="has no use for"):

@@ -33,6 +33,7 @@ def test_the_papers_settings() -> None:
     for stage in config.stages:
         assert (stage.sentences, stage.learning_rate, stage.betas, stage.dropout) == (256, 1e-4, [0.9, 0.98], 0.1)
         assert stage.start and stage.optimizer == "adam"
+    assert [stage.direction for stage in config.stages] == ["", "en-de", "de-en"]  # a baseline for each direction
     assert (config.stages[0].mask_low, config.stages[0].mask_high) == (0.0, 1.0)
 
 
@@ -42,6 +43,8 @@ def test_the_papers_settings() -> None:
         ("dropout = 0.0", "droput = 0.0", r"stages\[0\]: no setting 'droput'; did you mean 'dropout'\?"),
         ("dropout = 0.0", 'dropout = "none"', r"stages\[0\]\.dropout must be float, not 'none'"),
         ("steps = 400", "steps = 0", r"stages\[0\] \(masked\): steps must be at least 1"),
+        ('optimizer = "muon"', 'direction = "a-c"', "direction must be a-b, b-a or left out, not 'a-c'"),
+        ('objective = "masked-translation"', 'objective = "masked-lm"\ndirection = "a-b"', "have no direction"),
         ('optimizer = "muon"', 'optimizer = "sgd"', "optimizer must be one of adam, muon, not 'sgd'"),
         ('objective = "masked-translation"', 'objective = "bert"', "objective must be one of"),
         ('optimizer = "muon"', 'target = "x"\nback = "y"', "target or back, not both"),
@@ -62,6 +65,8 @@ def test_the_papers_settings() -> None:
         ("vocabulary = ", "vocabulary = 10 #", "above 261 symbols"),
         ("heads = ", "heads = 0 #", "heads must be at least 1"),
         ("dim = 64", "dim = 63", "not a multiple"),
+        ("layers = 2", "layers = 1000000", "would take about .* GB, and at most 64 GB"),
+        ('name = "copy-task"', 'name = "copy-task"\nmost_memory = 0.0001', "raise most_memory"),
         ("positions = ", "positions = 0 #", "positions must be at least"),
         ("dropout = 0.0", "dropout = 1.0", "dropout must be from 0 to below 1"),
         ("dropout = 0.0", "dropout = nan", "dropout must be from 0 to below 1"),

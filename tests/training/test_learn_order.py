@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,21 @@ def test_a_hugging_face_masked_lm_learns_an_order_too(tmp_path: Path) -> None:
     assert file.name == "policy.safetensors" and policy.width == 12 and 0 <= policy.about["validation right, %"] <= 100
     found = load(tmp_path / "lm").fill("a [MASK] [MASK] d", n=1, order=policy, beam=1)
     assert len(found[0].tokens) == 2
+
+
+def test_a_reward_of_one_s_own_lies_beside_the_configuration(model: Path, tmp_path: Path) -> None:
+    """Also for the installed command, which does not look into folders by itself."""
+    (tmp_path / "brevity_reward.py").write_text("def fewer(state, references):\n    return -state.masked.sum(-1)\n")
+    file = write(tmp_path / "own.toml", model)
+    file.write_text(file.read_text() + 'reward = "brevity_reward:fewer"\n')
+    assert str(tmp_path) not in sys.path
+    config = policy_config(file)
+    assert config is not None and str(tmp_path) not in sys.path
+    assert Policy.load(train_policy(config, tmp_path / "run")).about["reward"] == "brevity_reward:fewer"
+    for wrong in ("brevity_reward:more", "no_such_module:fewer"):
+        file.write_text(file.read_text().replace("brevity_reward:fewer", wrong))
+        with pytest.raises(ConfigError, match=r"own\.toml: no reward"):
+            policy_config(file)
 
 
 def test_other_files_are_left_to_others_and_mistakes_are_told(model: Path, tmp_path: Path) -> None:

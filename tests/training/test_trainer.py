@@ -17,9 +17,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from anyorder.errors import DataError
+from anyorder.data.ragged import Ragged
+from anyorder.errors import DataError, TextError
 from anyorder.models import load_model
 from anyorder.models.folder import ModelFolder
+from anyorder.text.load import load
+from anyorder.text.translator import Translator
 from anyorder.training.checkpoint import (
     Log,
     TrainingError,
@@ -30,6 +33,8 @@ from anyorder.training.checkpoint import (
 )
 from anyorder.training.config import Config, Data, Distillation, ParallelText, Sizes, Stage, Tokens
 from anyorder.training.distill import distill
+from anyorder.training.objectives import Corpus
+from anyorder.training.prepare import one_way
 from anyorder.training.run import export, train
 from anyorder.training.teachers import ENGINES, nearest, teacher
 
@@ -76,6 +81,27 @@ def test_every_objective_trains_and_leaves_a_model_folder(objective: str, tmp_pa
     assert (tmp_path / "s" / "curves.png").stat().st_size > 1000
     counts = json.loads((folder / "lengths.json").read_text())
     assert counts["a-b"] == counts["b-a"] and counts["a-b"]["3"] == {"3": counts["a-b"]["3"]["3"]}
+
+
+@pytest.mark.parametrize("objective", ["autoregressive", "masked-translation"])
+def test_a_stage_of_one_direction_learns_and_translates_that_one_alone(objective: str, tmp_path: Path) -> None:
+    (folder,) = train(config(stage("s", objective, direction="b-a", bleu_sentences=3)), tmp_path)
+    assert set(read_log(tmp_path / "s" / "log.jsonl")[-1]["bleu"]) == {"b-a"}
+    assert json.loads((tmp_path / "s" / "stage.json").read_text())["direction"] == "b-a"
+    translator = load(folder)
+    assert isinstance(translator, Translator)
+    assert translator.translate("a b", to="a").hypotheses
+    with pytest.raises(TextError, match="was trained for b-a alone"):
+        translator.translate("a b", to="b")
+    with pytest.raises(TrainingError, match="direction was"):
+        train(config(stage("s", objective, direction="a-b", bleu_sentences=3)), tmp_path)
+
+
+def test_pairs_of_one_direction_have_its_target_alone() -> None:
+    pairs = Corpus(Ragged.of([[1], [2], [3]]), Ragged.of([[4], [5], [6]]))
+    assert one_way(pairs, 1).target.tolist() == [1, 1, 1]
+    some = one_way(replace(pairs, target=torch.tensor([0, 1, 0])), 0)
+    assert some.target.tolist() == [0, 0] and [some.first.row(i) for i in range(2)] == [[1], [3]]
 
 
 def test_stages_start_from_one_another_and_are_not_repeated(tmp_path: Path) -> None:

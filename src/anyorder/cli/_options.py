@@ -30,6 +30,14 @@ class Rescore(StrEnum):
     path = "path"
     pll = "pll"
     ar = "ar"
+    marginal = "marginal"
+
+
+class Normalised(StrEnum):
+    """How scores of candidates of different lengths are compared."""
+
+    mean = "mean"
+    sum = "sum"
 
 
 class Conditional(StrEnum):
@@ -89,10 +97,21 @@ RescoreOption = Annotated[
     typer.Option(
         "--rescore",
         help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
-        "pseudo log-likelihood, or the autoregressive model.",
+        "pseudo log-likelihood, the autoregressive model, or log p(Y|X) over sampled paths (marginal).",
         rich_help_panel=PLAN,
     ),
 ]
+NormaliseOption = Annotated[
+    Normalised,
+    typer.Option(
+        "--normalise",
+        help="Compare candidates by their score divided by their length (mean), or as it is (sum): the paper's Eq. 4 "
+        "with --rescore path, its choice of a length with --rescore pll.",
+        rich_help_panel=PLAN,
+    ),
+]
+Samples = Annotated[int, typer.Option(help="Paths from which --rescore marginal estimates.", rich_help_panel=PLAN)]
+OrderTemperature = Annotated[float, typer.Option(help="Of positions; 0 takes the best.", rich_help_panel=PLAN)]
 Polish = Annotated[
     int,
     typer.Option(

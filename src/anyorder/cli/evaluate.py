@@ -39,7 +39,10 @@ def evaluate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    normalise: o.NormaliseOption = o.Normalised.mean,
+    samples: o.Samples = 16,
     polish: o.Polish = 0,
+    order_temperature: o.OrderTemperature = 0.0,
     seed: o.Seed = 0,
     most_passes: o.MostPasses = 100_000,
     most_memory: o.MostMemory = 2.0,
@@ -65,7 +68,8 @@ def evaluate(
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        polish=polish, seed=seed, most_passes=most_passes, most_memory=most_memory,
+        normalise=normalise.value, samples=samples, polish=polish, order_temperature=order_temperature, seed=seed,
+        most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     plan = o.make_plan(**given)
     named = source is None and reference is None and data is not None

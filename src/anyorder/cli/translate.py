@@ -37,8 +37,11 @@ def translate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     rescore: o.RescoreOption = o.Rescore.written,
+    normalise: o.NormaliseOption = o.Normalised.mean,
+    samples: o.Samples = 16,
     polish: o.Polish = 0,
     temperature: o.Temperature = 0.0,
+    order_temperature: o.OrderTemperature = 0.0,
     seed: o.Seed = 0,
     most_passes: o.MostPasses = 100_000,
     most_memory: o.MostMemory = 2.0,
@@ -92,8 +95,8 @@ def translate(
     raw = open_lines(input_file) if input_file else None
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
-        positions=positions, lengths=lengths, rescore=rescore.value, polish=polish, temperature=temperature, seed=seed,
-        nbest=nbest,
+        positions=positions, lengths=lengths, rescore=rescore.value, normalise=normalise.value, samples=samples,
+        polish=polish, temperature=temperature, order_temperature=order_temperature, seed=seed, nbest=nbest,
     )  # fmt: skip
     plan = o.make_plan(**given, most_passes=most_passes, most_memory=most_memory)
     from anyorder.cli._job import Job

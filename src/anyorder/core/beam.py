@@ -14,6 +14,7 @@ from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
 from anyorder.core.noise import DESCEND, combine, mix
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State, View
 
 NO = -torch.inf
@@ -82,8 +83,7 @@ class Searching:
     ) -> None:
         whole, K2 = K2 is None, K if K2 is None else K2
         for name, value in (("K", K), ("K1", K1), ("K2", K2)):
-            if value < 1:
-                raise ValueError(f"beam search needs {name} ≥ 1, got {value}")
+            whole_number(f"{name} of a beam search", value)
         if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
             raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
         if decoder.steps is None and decoder.symbols.may_mask:

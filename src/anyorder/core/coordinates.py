@@ -15,6 +15,7 @@ from anyorder.core.look import Conditionals
 from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.order import Order, split_noise
 from anyorder.core.sets import log_p_set
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View
 
 Mask = Callable[[State], Tensor]  # state → (N, L) bool
@@ -60,13 +61,9 @@ def _revisit(state: State) -> Tensor:
 revisit = Region("revisit", _revisit, _open, remember=lambda state, z: {"position:visits": _visits(state) + z.long()})
 
 
-WIDEST = 1 << 16  # of dilated blocks, which keep a number for each place
-
-
 def block(size: int) -> Region:
     """Blocks of `size` open positions, left to right: the masked positions of the first unfinished one."""
-    if not isinstance(size, int) or size < 1:
-        raise ValueError(f"block needs a size of at least 1, a whole number, got {size}")
+    whole_number("a block's size", size)
 
     def extent(state: State) -> Tensor:
         missing = state.masked
@@ -79,14 +76,14 @@ def block(size: int) -> Region:
 
 def dilated(size: int) -> Region:
     """Within each block of `size`, positions far apart together: every size/2-th, then every size/4-th, … (DUS)."""
-    if not isinstance(size, int) or not 1 <= size <= WIDEST:
-        raise ValueError(f"dilated needs a size from 1 to {WIDEST:,}, a whole number, got {size}")
+    whole_number("the size of dilated", size)
     strides = [s for s in (size >> k for k in range(1, size.bit_length() + 1)) if s] or [1]
-    levels = [next(level for level, s in enumerate(strides) if place % s == 0) for place in range(size)]
     blocks = block(size)
 
     def extent(state: State) -> Tensor:
-        level = torch.tensor(levels, device=state.tokens.device)[state.place.clamp_min(0) % size]
+        place, level = state.place.clamp_min(0) % size, torch.zeros_like(state.place)
+        for k, stride in enumerate(strides):  # a position's level is the first stride that meets it
+            level = torch.where((level == k) & (place % stride != 0), k + 1, level)
         here = blocks.candidates(state)
         current = torch.where(here, level, size).amin(-1, keepdim=True)
         return blocks.extent(state) & (level == current)
@@ -126,8 +123,8 @@ class Coordinates:
     reuse: bool = False  # judge by the pass of the step before, so that re-masking costs one pass per step
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < torch.inf:
-            raise ValueError(f"temperature must be ≥ 0 (0 takes the best positions), got {self.temperature}")
+        real_number("temperature (0 takes the best positions)", self.temperature, 0)
+        real_number("the weight of random", split_noise(self.order)[1])
         if self.temperature and split_noise(self.order)[1]:
             raise ValueError(f"temperature {self.temperature:g} and an order with random noise: give one of the two")
         if self.reuse and self.conditionals == "masked":
@@ -179,6 +176,21 @@ class Coordinates:
             f"row {int(state.row[n])}, position {i}, step {int(state.step[n])}: the order's "
             f"{terms[0] if terms else self.order} is not a number (NaN), so no position can be preferred"
         )
+
+    def check_says(self, state: State, view: View, region: Tensor, *, of_y: bool) -> None:
+        """Raises where φ reads what it does not say: symbols drawn just now or, asked whether it is one of Y, the past.
+
+        What is exact only if φ knows no more than it says asks this at every step.
+        """
+        blank = view._replace(token=torch.full_like(view.token, state.mask_id), logp=torch.zeros_like(view.logp))
+        only = view if "logp" in self.reads else blank
+        past = {"logp": torch.zeros_like(state.logp), "score": torch.zeros_like(state.score), "memory": {}}
+        bare = state.but(**past) if of_y else state
+        if not torch.equal(self.logits(state, view, region), self.logits(bare, only, region)):
+            raise ValueError(
+                f"the order {self.order} reads draws or earlier steps without saying so (`reads`, `remembers`): what "
+                "is asked for would not be exact"
+            )
 
     def log_probs(self, state: State, view: View, region: Tensor) -> Tensor:
         """log p(z_i = 1) of a single coordinate (N, L); all mass on the best where τ = 0."""

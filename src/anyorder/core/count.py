@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.noise import AMOUNT, grid, uniform
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View
 
 
@@ -71,14 +72,9 @@ def number(name: str, k: Callable[[State, Tensor], Tensor]) -> Count:
     return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)), minimum=0, fixes="number")
 
 
-def _at_least_one(name: str, value: int) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} needs a whole number of at least 1, got {value}")
-
-
 def fixed(k: int) -> Count:
     """o_t = k."""
-    _at_least_one("fixed", k)
+    whole_number("the k of fixed", k)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank[:, :k], True)
@@ -88,13 +84,13 @@ def fixed(k: int) -> Count:
 
 def constant(steps: int) -> Count:
     """o_t = ⌈L/T⌉: done after at most T steps."""
-    _at_least_one("constant", steps)
+    whole_number("the steps of constant", steps)
     return number(f"constant({steps})", lambda state, size: (size + steps - 1) // steps)
 
 
 def even(steps: int) -> Count:
     """L divided evenly over T steps, the remainder to the first ones (LLaDA's num_transfer_tokens)."""
-    _at_least_one("even", steps)
+    whole_number("the steps of even", steps)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         share, rest = ranked.size // steps, ranked.size % steps
@@ -106,7 +102,7 @@ def even(steps: int) -> Count:
 
 def anneal(steps: int) -> Count:
     """o_t = max(1, ⌊L·(T − t)/T⌋), t = 0 … T−1: from L down to ⌊L/T⌋, which is 1 where L < 2T."""
-    _at_least_one("anneal", steps)
+    whole_number("the steps of anneal", steps)
     return number(f"anneal({steps})", lambda state, size: (size * (steps - state.step) // steps).clamp_min(1))
 
 
@@ -115,8 +111,7 @@ whole = Count("whole", lambda state, view, ranked: ranked.region, fixes="which")
 
 def threshold(p: float) -> Count:
     """All positions whose proposed symbol has probability ≥ p."""
-    if not 0 <= p <= 1:
-        raise ValueError(f"threshold needs a probability in [0, 1], got {p}")
+    real_number("threshold, a probability,", p, 0, 1)
     return Count(
         f"threshold({p:g})", lambda state, view, ranked: view.logp.exp() >= p, frozenset({"logp"}), fixes="which"
     )
@@ -124,6 +119,7 @@ def threshold(p: float) -> Count:
 
 def factor(f: float) -> Count:
     """The largest n with (n + 1)(1 − c₍ₙ₎) < f, c₍ₙ₎ the n-th best confidence (Fast-dLLM)."""
+    real_number("the f of factor", f)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         c = view.logp.exp().gather(-1, ranked.rank)
@@ -136,6 +132,7 @@ def factor(f: float) -> Count:
 
 def entropy_bound(gamma: float) -> Count:
     """The longest prefix with Σ H₍ᵢ₎ − max H₍ᵢ₎ ≤ γ: bounds the error of drawing them independently (EB-Sampler)."""
+    real_number("the γ of entropy_bound", gamma)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         assert view.entropy is not None
@@ -150,7 +147,9 @@ def kl_stable(p: float, epsilon: float, history: int = 2) -> Count:
 
     It compares whole distributions, so it keeps (N, L, |V|) of them; no other count pays for that.
     """
-    _at_least_one("kl_stable", history)
+    real_number("the p of kl_stable", p, 0, 1)
+    real_number("the ε of kl_stable", epsilon, 0)
+    whole_number("the history of kl_stable", history)
 
     def settled(state: State, view: View) -> Tensor:
         """(N, L) int64: for how many steps in a row each position has been stable."""

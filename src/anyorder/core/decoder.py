@@ -12,6 +12,7 @@ from torch import Tensor
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.edit import REPLACE, Edit, Insert, Replace
 from anyorder.core.length import Known, Length
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.symbols import GREEDY, Symbols
 
@@ -21,6 +22,9 @@ class Times:
     """T = factor × L, each row by its own length."""
 
     factor: int
+
+    def __post_init__(self) -> None:
+        whole_number("the factor of Times", self.factor)
 
     def __call__(self, length: Tensor) -> Tensor:
         """The number of steps of canvases of these lengths, (N,) → (N,)."""
@@ -48,9 +52,13 @@ class Decoder:
     hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
 
     def __post_init__(self) -> None:
-        steps = self.steps.factor if isinstance(self.steps, Times) else self.steps
-        if steps is not None and not callable(steps) and (not isinstance(steps, int) or steps < 1):
-            raise ValueError(f"a decoder needs a whole number of steps, at least 1 step, got {steps}")
+        if self.steps is not None and not callable(self.steps):
+            whole_number("a decoder's steps", self.steps)
+
+    @property
+    def own_length(self) -> Length | None:
+        """Its p(L|X), for whoever makes the canvases; None where canvases of any length do."""
+        return None if isinstance(self.length, _Free) else self.length
 
     @property
     def hides(self) -> bool:

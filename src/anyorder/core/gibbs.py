@@ -18,6 +18,7 @@ from anyorder.core.model import Model
 from anyorder.core.noise import BEGIN, combine
 from anyorder.core.order import Order, random
 from anyorder.core.remask import Metropolis
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.symbols import SAMPLED, Symbols
 
@@ -63,8 +64,8 @@ def chains(
     A masked language model's conditionals need not agree with any joint distribution, so on a BERT this is a
     heuristic; on a model whose conditionals do agree it samples that joint.
     """
-    if samples < 1 or thin < 1 or burn_in < 0:
-        raise ValueError(f"need samples ≥ 1, thin ≥ 1, burn_in ≥ 0; got {samples}, {thin}, {burn_in}")
+    for name, value, least in (("samples", samples, 1), ("thin", thin, 1), ("burn_in", burn_in, 0)):
+        whole_number(f"{name} of chains", value, least)
     total = burn_in + samples * thin
     cost = Cost()
     kept: list[Tensor] = []

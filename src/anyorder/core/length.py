@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 
 
@@ -67,8 +68,7 @@ class Counts(Known):
 
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
         """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
-        if n < 1:
-            raise ValueError(f"at least 1 length candidate is needed, got {n}")
+        whole_number("the number of length candidates", n)
         slope, intercept, deviation = self._line()
         source = source_lengths.cpu()
         reach = (slope * source.double() + intercept + 4 * deviation).long() + 1  # each row by its own, not the batch's

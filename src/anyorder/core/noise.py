@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 # What a draw is for; two purposes never share a number.
-COORDINATE, SYMBOL, TAKE_BACK, ACCEPT, AMOUNT, DESCEND, BEGIN = range(7)
+COORDINATE, SYMBOL, TAKE_BACK, ACCEPT, AMOUNT, DESCEND, BEGIN, JUDGE = range(8)
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64
 _MUL1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

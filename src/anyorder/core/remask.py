@@ -11,6 +11,7 @@ from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE
 from anyorder.core.edit import Edited, Look, Replacing, erase, write
 from anyorder.core.noise import ACCEPT, TAKE_BACK, grid, uniform
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View, merge
 
 
@@ -32,6 +33,10 @@ class PathPlanning(Replacing):
     eta: float = 1.0
     reads: frozenset[str] = frozenset({"current"})
 
+    def __post_init__(self) -> None:
+        whole_number("the steps of path planning", self.steps)
+        real_number("the η of path planning", self.eta, 0)
+
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         """Write at z (N, L), and take back what the rule says."""
         assert view.current is not None
@@ -50,6 +55,10 @@ class ReMDM(Replacing):
 
     steps: int
     eta: float
+
+    def __post_init__(self) -> None:
+        whole_number("the steps of ReMDM", self.steps)
+        real_number("the η of ReMDM", self.eta, 0)
 
     def sigma(self, step: Tensor) -> Tensor:
         """σ_t of each row (N,) float64, 0 where nothing is written yet."""
@@ -78,6 +87,9 @@ class TakeBack(Replacing):
     """
 
     p: float
+
+    def __post_init__(self) -> None:
+        real_number("the p of taking back", self.p, 0, 1)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
         """Write at z (N, L), and take back what the rule says."""
@@ -123,6 +135,7 @@ class Metropolis(Replacing):
             return look(y, region, reads=c.reads, conditionals=c.conditionals)
 
         judge = judged(state) if state.view is None else state.view
+        c.check_says(state, judge, region, of_y=True)
         new = write(state, z, view)
         after = judged(new)
         ratio = c.log_probs(new, after, region) - c.log_probs(state, judge, region)  # (N, L)

@@ -13,7 +13,10 @@ from anyorder.core.decoder import Decoder
 from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model
+from anyorder.core.noise import JUDGE, combine
+from anyorder.core.settings import whole_number
 from anyorder.core.state import State
+from anyorder.core.step import Step
 from anyorder.core.symbols import Symbols
 
 Normalise = Literal["sum", "mean"]
@@ -43,14 +46,8 @@ def log_likelihood(model: Model, context: Any, state: State, cost: Cost | None =
     return token_scores(model, context, state, masked=False, cost=cost).sum(-1)
 
 
-def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples: int) -> Tensor:
-    """Monte Carlo log p(Y|X) of written canvases over `samples` generation paths each: (N,).
-
-    Z is drawn from the decoder's coordinates while the symbols are forced to Y, so that
-    E_Z[∏_t p(y_{z_t} | Y^{t}, X)] = Σ_Z ∏_t p(z_t | Y^t)·p(y_{z_t} | Y^t, X) = p(Y|X).
-    """
-    if samples < 1:
-        raise ValueError(f"a Monte Carlo estimate needs at least 1 sample, got {samples}")
+def check_marginal(decoder: Decoder) -> None:
+    """Raises ValueError where a decoder's paths do not sum to a p(Y|X) that forced paths estimate."""
     if not decoder.coordinates.among.blank or type(decoder.edit) is not Replace or decoder.symbols.may_mask:
         raise ValueError(
             "log p(Y|X) sums over paths that write every position once; this decoder goes back to written positions "
@@ -59,6 +56,18 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
         )
     if "logp" in decoder.coordinates.reads:
         raise ValueError("coordinates chosen by the proposed symbol's log p would be chosen by Y: use another order")
+
+
+def marginal(
+    model: Model, context: Any, state: State, decoder: Decoder, samples: int, cost: Cost | None = None
+) -> Tensor:
+    """Monte Carlo log p(Y|X) of written canvases over `samples` generation paths each: (N,).
+
+    Z is drawn from the decoder's coordinates while the symbols are forced to Y, so that
+    E_Z[∏_t p(y_{z_t} | Y^{t}, X)] = Σ_Z ∏_t p(z_t | Y^t)·p(y_{z_t} | Y^t, X) = p(Y|X).
+    """
+    whole_number("samples of a Monte Carlo estimate", samples)
+    check_marginal(decoder)
     n = len(state.tokens)
     rows = torch.arange(n, device=state.tokens.device).repeat_interleave(samples)
     many = state.take(rows)
@@ -75,10 +84,18 @@ def marginal(model: Model, context: Any, state: State, decoder: Decoder, samples
         memory={},
         view=None,
         score=torch.zeros_like(many.score),
-        seed=many.seed + (draw << 40),
+        seed=combine(many.seed, draw, JUDGE),  # other paths than the one that Y may have come by
         row=torch.arange(len(rows), device=rows.device),
     )
-    result = decode(model, context.take(rows), blank, replace(decoder, symbols=symbols))
+
+    def check(step: Step) -> None:
+        if step.judged is not None:
+            c = decoder.coordinates
+            c.check_says(step.before, step.judged, decoder.candidates(step.before), of_y=False)
+
+    result = decode(model, context.take(rows), blank, replace(decoder, symbols=symbols), watch=check)
+    if cost is not None:
+        cost.add(result.cost)
     log_path = result.logp.sum(-1).view(n, samples)
     return log_path.logsumexp(-1) - torch.log(torch.tensor(float(samples)))
 

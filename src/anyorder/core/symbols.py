@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from anyorder.core.noise import SYMBOL, uniform
+from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State
 
 NEVER = -1e4  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
+COLDEST = 1e-30  # the lowest temperature that float32 can divide by; the most probable symbol is certain long before
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +34,13 @@ class Symbols:
     renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < torch.inf:
-            raise ValueError(f"temperature must be ≥ 0 (0 is greedy), got {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k must be ≥ 1, got {self.top_k}")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p must be in (0, 1], got {self.top_p}")
+        real_number("temperature (0 is greedy)", self.temperature, 0)
+        if self.top_k is not None:
+            whole_number("top_k", self.top_k)
+        if self.top_p is not None:
+            real_number("top_p", self.top_p, 0, 1)
+        if self.top_p == 0:
+            raise ValueError("top_p 0 leaves no symbol to draw: temperature 0 takes the most probable one")
 
     @property
     def greedy(self) -> bool:
@@ -83,14 +86,15 @@ class Symbols:
 
     def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
-        p = (logp / self.temperature).softmax(-1).masked_fill(logp < NEVER / 2, 0)
+        p = (logp / max(self.temperature, COLDEST)).softmax(-1).masked_fill(logp < NEVER / 2, 0)
         if self.top_k is not None and self.top_k < p.shape[-1]:
             value, which = p.topk(self.top_k, -1)
             p = torch.zeros_like(p).scatter(-1, which, value)
         if self.top_p is not None:
             best, where = p.sort(-1, descending=True)
             before = best.cumsum(-1) - best  # probability of everything more probable
-            best = best.masked_fill(before >= self.top_p * best.sum(-1, keepdim=True), 0)
+            beyond = before >= self.top_p * best.sum(-1, keepdim=True)
+            best[:, 1:] = best[:, 1:].masked_fill(beyond[:, 1:], 0)  # the most probable always stays
             p = torch.zeros_like(p).scatter(-1, where, best)
         cdf = p.double().cumsum(-1)
         u = uniform(state.seed[n], state.step[n], i, SYMBOL)

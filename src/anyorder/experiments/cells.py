@@ -57,6 +57,7 @@ class Cell:
     seed: int = 0
     gold: bool = False  # the reference's length instead of p(L|X)
     polish: int = 0  # rounds of local search by the autoregressive model's score
+    conditionals: str = "visible"  # how an order sees a written position
 
     @property
     def causal(self) -> bool:
@@ -68,6 +69,7 @@ class Cell:
         if self.causal:
             return Plan.of(beam=self.beam)
         options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
+        options["conditionals"] = self.conditionals
         if self.polish:
             options |= dict(polish=self.polish, rescore="ar")
         steps = None if self.steps == "L" else self.steps
@@ -175,8 +177,9 @@ class Store:
 def _described(task: Job | Watch) -> dict[str, Any]:
     """All fields; one that cells did not always have is left out where it is not used: their old chunks still hold."""
     out = asdict(task)
-    if isinstance(task, Job) and not task.cell.polish:
-        del out["cell"]["polish"]
+    for name, unused in (("polish", 0), ("conditionals", "visible")):
+        if isinstance(task, Job) and out["cell"][name] == unused:
+            del out["cell"][name]
     return out
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from anyorder.experiments import choices
 from anyorder.experiments.cells import Cell, Criterion
 from anyorder.experiments.generations import Watch
 from anyorder.experiments.results import Results, Row
@@ -143,13 +144,6 @@ def lengths(scope: Scope, direction: str) -> dict[str, Row]:
     return {"gold": gold} | {str(n): Row(cell, scope.criterion, n) for n in (1, 2, 3, 4)}
 
 
-def criteria(scope: Scope, direction: str) -> dict[str, Row]:
-    """How the choice among the length candidates matters (easy-first, on val)."""
-    cell = Cell(scope.val, direction, "easy-first")
-    some: list[Criterion] = ["written", "pll", "ar"] if scope.autoregressive else ["written", "pll"]
-    return {criterion: Row(cell, criterion) for criterion in some}
-
-
 def frontier(scope: Scope, direction: str) -> dict[str, Row]:
     """Quality against passes, of what the paper could not have."""
     names = {name: Cell(scope.main, direction, order, steps, count, beam, positions)
@@ -231,7 +225,9 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     )
     tables = [*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets[:1])]
     tables += [row for d in scope.directions for row in lengths(scope, d).values()]
-    choices = [row for d in scope.directions for row in criteria(scope, d).values()]
+    chosen = [row for d in scope.directions for row in choices.criteria(scope, d).values()]
+    papers = [row for d in scope.directions for row in choices.lengths_chosen(scope, d).values()]
+    papers += [row for d in scope.directions for row in choices.conditionals(scope, d).values()]
     sets = (scope.main, *scope.others)
     deep = [row for corpus in sets for d in scope.directions for row in _deep(scope, corpus, d)]
     first = [row for corpus in sets for d in scope.directions for row in headline(scope, corpus, d).values()]
@@ -242,8 +238,9 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     cheap, costly = _frontier_rows(scope, scope.directions[:1])
     out: list[Task] = [*_jobs(results, tables, scope.limit)]
     out += [*_jobs(results, deep, min(EARLY, scope.headline)), *watches(scope)]
-    out += _jobs(results, [*beams, *cheap, *twice, *choices], scope.limit)
+    out += _jobs(results, [*beams, *cheap, *twice, *chosen], scope.limit)
     out += _jobs(results, deep, scope.headline)
+    out += _jobs(results, papers, scope.limit)
     out += _jobs(results, [*costly, *_constant_rows(scope, scope.budgets[1:])], scope.limit)
     cheap, costly = _frontier_rows(scope, scope.directions[1:])
     out += _jobs(results, [*cheap, *costly], scope.limit)

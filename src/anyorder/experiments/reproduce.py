@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.experiments import energy, figures, grid, tables
+from anyorder.experiments import choices, energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.claims import findings
 from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
@@ -92,7 +92,9 @@ def all_rows(scope: Scope) -> Iterator[Row]:
         yield from tables.linear_rows(scope, direction).values()
         yield from tables.constant_rows(scope, direction).values()
         yield from grid.lengths(scope, direction).values()
-        yield from grid.criteria(scope, direction).values()
+        yield from choices.criteria(scope, direction).values()
+        yield from choices.lengths_chosen(scope, direction).values()
+        yield from choices.conditionals(scope, direction).values()
         yield from grid.frontier(scope, direction).values()
 
 
@@ -161,12 +163,20 @@ def _tables(results: Results, scope: Scope) -> list[Block]:
         )
     out += [Heading("Table 2: length candidates"), Shown(tables.table2(results, scope))]
     out += [Text("Which of the candidates is taken matters:"), Shown(tables.criteria(results, scope))]
+    for direction in scope.directions:
+        if both := choices.lengths_chosen(scope, direction):
+            name = f"{title(direction)}: our choice of a length and the paper's, b = 1, T = L"
+            out.append(Shown(tables.details(results, both, ["chosen by", "order"]), name))
     out += [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
     for direction in scope.directions:
         rows = tables.constant_rows(scope, direction)
         out.append(
             Shown(tables.details(results, rows, ["T", "o_t", "order"]), f"{title(direction)}: costs, significance")
         )
+    for direction in scope.directions:
+        if both := choices.conditionals(scope, direction):
+            name = f"{title(direction)}: written positions judged as they stand (visible) and as in the paper (masked)"
+            out.append(Shown(tables.details(results, both, ["decoder", "conditionals"]), name))
     out += [Heading("Comparison with other constant-time models"), Shown(tables.comparison(results, scope))]
     out.append(Heading("What the paper could not have"))
     points = {title(d): _points(results, scope, d) for d in scope.directions}

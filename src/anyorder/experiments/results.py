@@ -24,6 +24,7 @@ class Row:
     cell: Cell
     criterion: Criterion = "written"
     lengths: int | None = None  # choose among that many of the likeliest; None: all that were decoded
+    plain: bool = False  # compare log p(L|X) + Σ log p (written: Eq. 4) or Σ log p as they are, not their means
 
     def jobs(self, sentences: int, size: int) -> list[Job]:
         """What must be done for the first `sentences` (whole chunks) of a corpus of `size`."""
@@ -126,11 +127,12 @@ class Results:
             chunk = self.store.chunk(job)
             assert chunk is not None
             spent += _share(chunk.candidates, chunk.spent, row.lengths)
-            scores = [[c.written / c.length for c in some] for some in chunk.candidates]
+            ours = chunk.candidates
+            scores = [[c.log_length + c.written if row.plain else c.written / c.length for c in some] for some in ours]
             if row.criterion != "written":
                 scored = self.store.chunk(replace(job, criterion=row.criterion))
                 assert scored is not None
-                scores = scored.scores
+                scores = scored.scores if not row.plain else _sums(chunk.candidates, scored.scores, row.criterion)
                 spent += _share(chunk.candidates, scored.spent, row.lengths)
             texts += [_choose(c, s, row.lengths) for c, s in zip(chunk.candidates, scores, strict=True)]
         return Measured(row, self.corpus(row.cell).part(0, len(texts)), texts, spent)
@@ -147,6 +149,15 @@ def _choose(candidates: Sequence[Candidate], scores: Sequence[float], lengths: i
     return max(among, key=lambda pair: pair[0])[1].text if among else ""
 
 
+def _sums(
+    candidates: Sequence[Sequence[Candidate]], means: Sequence[Sequence[float]], criterion: Criterion
+) -> list[list[float]]:
+    """Σ log p of each candidate, from its mean; an autoregressive model's has </s> in it."""
+    end = criterion == "ar"
+    each = zip(candidates, means, strict=True)
+    return [[m * (c.length + end) for c, m in zip(*both, strict=True)] for both in each]
+
+
 def _share(candidates: Sequence[Sequence[Candidate]], spent: Spent, lengths: int | None) -> Spent:
     """The cost of the first `lengths` of the candidates, by their share of the positions written."""
     if lengths is None:
@@ -160,7 +171,7 @@ def record(measured: Measured) -> dict[str, Any]:
     """A measured row as it is written to results.jsonl: its configuration, scores and costs (but no seconds)."""
     q = measured.quality
     return {
-        **asdict(measured.row.cell), "criterion": measured.row.criterion,
+        **asdict(measured.row.cell), "criterion": measured.row.criterion, "plain": measured.row.plain,
         "candidates": measured.row.lengths or (1 if measured.row.cell.gold else measured.row.cell.lengths),
         "sentences": len(measured.texts), "bleu": round(q.bleu, 2), "chrf": round(q.chrf, 2),
         "tokenised_bleu": None if q.tokenised is None else round(q.tokenised, 2),

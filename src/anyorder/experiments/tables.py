@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from anyorder.experiments import grid
+from anyorder.experiments import choices, grid
 from anyorder.experiments.evaluate import LEVEL, Difference
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.published import COMPARISON
@@ -286,10 +286,10 @@ def criteria(results: Results, scope: Scope) -> TextTable:
     """Choosing among the length candidates by different criteria."""
     out = []
     for direction in scope.directions:
-        rows = grid.criteria(scope, direction)
+        rows = choices.criteria(scope, direction)
         sentences = results.common(rows.values())
         out.append([title(direction), *(score(results.measure(row, sentences)) for row in rows.values())])
-    header = ["", *grid.criteria(scope, scope.directions[0])]
+    header = ["", *choices.criteria(scope, scope.directions[0])]
     return TextTable(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
 
 

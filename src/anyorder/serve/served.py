@@ -18,7 +18,7 @@ from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.generator import Generator
-from anyorder.text.plan import Plan
+from anyorder.text.plan import Choosing, Plan
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, Found, Path
@@ -52,10 +52,11 @@ class Served(Generator):
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
         return out
 
-    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], rescore: str) -> list[float]:
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
         """As everywhere, on the model's thread."""
-        judge = partial(self.inner.judge, rescore=rescore)
-        out: list[float] = self._ask(_Passes(judge, pairs, (id(self.inner), rescore)))
+        judge = partial(self.inner.judge, choosing=choosing)
+        alike = (id(self.inner), choosing.rescore, choosing.normalise)
+        out: list[float] = self._ask(_Passes(judge, pairs, alike))
         return out
 
     def _ask(self, task: Task) -> Any:

@@ -22,13 +22,15 @@ import torch
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin, token_scores
+from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
+from anyorder.core.length import Known
 from anyorder.errors import PlanError, TextError
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
+from anyorder.text import scoring
 from anyorder.text.batching import ALIKE, TOKEN_BUDGET, WINDOW, Progress, batches, padded, seeds, silent
 from anyorder.text.effort import expected
-from anyorder.text.plan import LIMITS, WHOLE, Plan, changed
+from anyorder.text.plan import LIMITS, WHOLE, Choosing, Plan, changed
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole
 from anyorder.text.search import Found, alive, search
@@ -146,11 +148,13 @@ class Generator:
     def prepare(self, inputs: Sequence[Input], plan: Plan) -> Batch:
         """Rows for the core: each source is encoded once, for its lengths and for all of its canvases."""
         context = self.encode([i.source for i in inputs])
-        bare = [n for n, i in enumerate(inputs) if not i.canvases]
+        bare, length = [n for n, i in enumerate(inputs) if not i.canvases], plan.writing.length
+        if isinstance(length, Known) and len(bare) < len(inputs):
+            raise PlanError("the canvases are given, so the decoder's own length model could have no effect")
         proposed: dict[int, Sequence[Canvas]] = {}
         if bare:
             some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare))
-            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.search.lengths)
+            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.search.lengths, length)
             proposed = dict(zip(bare, blanks, strict=True))
         each = [proposed.get(n, i.canvases) for n, i in enumerate(inputs)]
         places = [Place(n, k) for n, some in enumerate(each) for k in range(len(some))]
@@ -177,15 +181,18 @@ class Generator:
         with torch.inference_mode():
             return self.model.encode(Source(padded(sources, self.model.pad_id), *self.direction))
 
-    def propose(self, sizes: Sequence[int], context: Any, n: int) -> list[list[Canvas]]:
-        """p(L|X): blank canvases of the n best lengths for each source of these sizes, the likeliest first."""
+    def propose(self, sizes: Sequence[int], context: Any, n: int, length: Length | None = None) -> list[list[Canvas]]:
+        """p(L|X): blank canvases of the n best lengths for each source of these sizes, the likeliest first.
+
+        `length` is a decoder's own p(L|X), instead of the generator's; a known length is one, however many are tried.
+        """
 
         def blank(length: int, log_length: float) -> Canvas:
             return Canvas((self.model.mask_id,) * min(length, self.room), log_length)
 
         if self.causal:  # it ends where it likes, on a canvas that is long enough
             return [[blank(2 * size + 10, 0.0)] for size in sizes]
-        length = self.length
+        length = self.length if length is None else length
         if length is None and hasattr(self.model, "log_length"):
             length = Predicted(self.model.log_length)
         if length is None:
@@ -220,15 +227,16 @@ class Generator:
             ids = tuple(i for i in found.tokens[n, k, : len(batch.canvases[n].tokens)].tolist() if i not in skip)
             logp, prior = tuple(found.logp[n, k, : len(ids)].tolist()), batch.canvases[n].log_length
             path, score = None if found.path is None else found.path(k), float(found.score[n, k])
-            if plan.choosing.rescore == "written" and not self.causal:  # the path of the symbols that still stand
-                mean = (prior + float(sums[n, k])) / max(1, len(ids))
-            else:
-                mean = score / max(1, len(ids) + self.causal)
-            each.append(Hypothesis("", ids, (), logp, mean, score, prior, path))
+            stands = plan.choosing.rescore == "written" and not self.causal  # the path of the symbols that still stand
+            worth = plan.choosing.of(prior + float(sums[n, k]) if stands else score, len(ids) + self.causal)
+            each.append(Hypothesis("", ids, (), logp, worth, score, prior, path))
         if plan.choosing.rescore in WHOLE:
             pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
-            scores = self.judge(pairs, plan.choosing.rescore)
+            scores = self.judge(pairs, plan.choosing)
             each = [replace(h, score=score) for h, score in zip(each, scores, strict=True)]
+        elif plan.choosing.rescore == "marginal":
+            scores = scoring.marginals(self, batch, found, where, plan)
+            each = [replace(h, score=plan.choosing.of(s, len(h.ids))) for h, s in zip(each, scores, strict=True)]
         out: list[list[Hypothesis]] = [[] for _ in batch.canvases]
         for (n, _), h in zip(where, each, strict=True):
             out[n].append(h)
@@ -236,12 +244,13 @@ class Generator:
 
     # ------------------------------------------------------------------ scores of whole texts
 
-    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], rescore: str) -> list[float]:
-        """Mean log p of whole (source, target) pairs, by this model ("pll") or the one beside it ("ar")."""
-        if rescore == "ar" and self.beside is None:
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
+        """log p of whole (source, target) pairs, by this model (rescore "pll") or the one beside it ("ar")."""
+        if choosing.rescore == "ar" and self.beside is None:
             raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
-        scorer = self.beside() if rescore == "ar" and self.beside is not None else self
-        return [s / max(1, len(t) + scorer.causal) for s, (_, t) in zip(scorer.score(pairs), pairs, strict=True)]
+        scorer = self.beside() if choosing.rescore == "ar" and self.beside is not None else self
+        each = zip(scorer.score(pairs), pairs, strict=True)
+        return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""
@@ -259,23 +268,7 @@ class Generator:
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """log p of each symbol that counts, given all the others (causal: those before it)."""
-        out: list[Tensor] = [torch.zeros(0) for _ in wholes]
-        for part in batches([len(w.source) + len(w.tokens) + 4 for w in wholes]):
-            some = [wholes[i] for i in part]
-            tokens = padded([w.tokens for w in some], self.model.pad_id)
-            columns = torch.arange(tokens.shape[1])
-            span = torch.tensor([(w.start, w.stop) for w in some])
-            counts = (columns >= span[:, :1]) & (columns < span[:, 1:])
-            unique = {tuple(w.source): None for w in some}
-            index = {source: n for n, source in enumerate(unique)}
-            context = self.encode(list(unique)).take(torch.tensor([index[tuple(w.source)] for w in some]))
-            state = begin(tokens, self.model.mask_id, self.model.pad_id, open=counts)
-            cost = Cost()
-            values = token_scores(self.model, context, state, masked=not self.causal, cost=cost)
-            self.spend(cost)
-            for n, i in enumerate(part):
-                out[i] = values[n, counts[n]]
-        return out
+        return scoring.log_probs(self, wholes)
 
 
 def _windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
@@ -297,6 +290,8 @@ def _once(canvases: Iterable[Canvas]) -> Iterable[Canvas]:
 
 def _check_causal(plan: Plan, name: str) -> None:
     """Refuse what has no meaning for a model that writes from left to right to its own end."""
+    if plan.choosing.rescore == "marginal":
+        raise PlanError(f"{name} writes in one order, so there is one path to a text: rescore 'path' is its score")
     free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
     for option in changed(plan.writing) + changed(plan.search):
         if option not in free:

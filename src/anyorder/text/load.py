@@ -91,5 +91,6 @@ def _ours(folder: ModelFolder, arithmetic: Callable[[Any], Any]) -> Translator:
     model, other = arithmetic(folder.model()), folder.beside
     beside = None if other is None else cache(lambda: _ours(other, arithmetic))
     return Translator(
-        model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, folder.policies(), folder.name
-    )
+        model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, folder.policies(), folder.name,
+        str(((folder.story or {}).get("stage") or {}).get("direction") or ""),
+    )  # fmt: skip

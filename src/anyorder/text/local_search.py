@@ -41,12 +41,12 @@ def polished(
 
 def _search(generator: Generator, inputs: Sequence[Input], out: dict[int, list[Hypothesis]], plan: Plan) -> None:
     """What is found joins `out`. An input is done when no width of window improves it, or after the last round."""
-    mask_id, rescore = generator.model.mask_id, plan.choosing.rescore
+    mask_id = generator.model.mask_id
     idle = dict.fromkeys(out, 0)  # rounds since an input was last improved
 
     def judge(new: dict[tuple[int, tuple[int, ...]], Hypothesis]) -> None:
         """New hypotheses, by input and symbols, join the others with their scores."""
-        scores = generator.judge([(inputs[n].source, ids) for n, ids in new], rescore)
+        scores = generator.judge([(inputs[n].source, ids) for n, ids in new], plan.choosing)
         for ((n, _), h), value in zip(new.items(), scores, strict=True):
             out[n].append(replace(h, score=value))
 

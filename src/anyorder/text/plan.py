@@ -11,11 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from anyorder.core import Decoder, Order, fixed
+from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
 from anyorder.text.checks import positive, whole_number
 from anyorder.text.writing import COMPOSED, Writing
 
-Rescore = Literal["written", "path", "pll", "ar"]
+Rescore = Literal["written", "path", "pll", "ar", "marginal"]
+Normalise = Literal["mean", "sum"]
 WHOLE = ("pll", "ar")  # scores of a text, however it was written
 
 
@@ -45,16 +47,27 @@ class Choosing:
     """Which of the hypotheses are returned."""
 
     rescore: Rescore = "written"  # what the best candidate is chosen by
+    normalise: Normalise = "mean"  # scores divided by the candidates' lengths, or as they are: Eq. 4's plain argmax
+    samples: int = 16  # paths from which rescore "marginal" estimates p(Y|X)
     polish: int = 0  # rounds in which parts of the best candidate are written anew, if `rescore` prefers the result
     nbest: int = 1
 
     def __post_init__(self) -> None:
         whole_number("nbest", self.nbest)
+        whole_number("samples", self.samples)
         whole_number("polish", self.polish, least=0)
         if self.rescore not in get_args(Rescore):
             raise PlanError(f"rescore is one of {', '.join(get_args(Rescore))}; got {self.rescore!r}")
+        if self.normalise not in get_args(Normalise):
+            raise PlanError(f"normalise is {' or '.join(get_args(Normalise))}; got {self.normalise!r}")
+        if self.rescore != "marginal" and self.samples != Choosing.samples:
+            raise PlanError("samples are those of rescore 'marginal': leave them out, or choose by that")
         if self.polish and self.rescore not in WHOLE:
             raise PlanError("polish compares whole candidates: choose them by rescore 'ar' or 'pll'")
+
+    def of(self, score: float, length: int) -> float:
+        """What a candidate of `length` symbols is worth, from the score Σ log p of the whole."""
+        return score / max(1, length) if self.normalise == "mean" else score
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,8 @@ class Plan:
     def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""
         decoder = self.writing.decoder(ban, own)
+        if self.choosing.rescore == "marginal":
+            self._check_marginal(decoder)
         if self.search.searches:
             count = decoder.coordinates.count
             if count != fixed(1):
@@ -105,6 +120,18 @@ class Plan:
                 )
         return decoder
 
+    @staticmethod
+    def _check_marginal(decoder: Decoder) -> None:
+        try:
+            check_marginal(decoder)
+        except ValueError as error:
+            raise PlanError(str(error)) from error
+        if not decoder.coordinates.tau:
+            raise PlanError(
+                "rescore 'marginal' sums over paths, and an order that takes the best positions has one path only, "
+                "which rescore 'path' scores: add an order_temperature, or take the order uniform"
+            )
+
     def check(self) -> Plan:
         """This plan, if it makes sense; what a model's own learned order is, is known once the model is."""
         for one in self.each:
@@ -115,13 +142,15 @@ class Plan:
 
 PARTS: dict[type, tuple[str, ...]] = {part: tuple(f.name for f in fields(part)) for part in (Writing, Search, Choosing)}
 OPTIONS = tuple(name for names in PARTS.values() for name in names)
-WRITING, CHOICES = PARTS[Writing], PARTS[Choosing]
+WRITING = PARTS[Writing]
 LIMITS = ("most_passes", "most_memory")  # every method heeds them
 _WHY = {
     "lengths": "the length is given",
     "beam": "one hypothesis is followed",
     "positions": "one hypothesis is followed",
     "rescore": "there is nothing to choose from",
+    "normalise": "there is nothing to choose from",
+    "samples": "there is nothing to choose from",
     "nbest": "how many come back is said in the call itself, or is one",
     "polish": "polish joins parts of many generations: there is no single one to show",
 }

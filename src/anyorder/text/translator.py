@@ -21,7 +21,15 @@ from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
-ONE = (*WRITING, "beam", "positions", "lengths", "rescore")  # options for those who look at one generation
+ONE = (
+    *WRITING,
+    "beam",
+    "positions",
+    "lengths",
+    "rescore",
+    "normalise",
+    "samples",
+)  # options for those who look at one generation
 
 
 @dataclass
@@ -35,6 +43,7 @@ class Translator:
     beside: Callable[[], Translator] | None = None  # loaded when it is first needed
     policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
     name: str = "model"
+    only: str = ""  # "de-en", where the model was trained for this direction alone
     _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -55,6 +64,8 @@ class Translator:
                     f"{self.name} does not know the language {language!r}; it knows {', '.join(self.languages)}"
                 )
         others = [language for language in self.languages if language != to]
+        if self.only and to != self.only.split("-")[1]:
+            raise TextError(f"{self.name} was trained for {self.only} alone: it cannot translate into {to!r}")
         if source is None and len(others) != 1:
             raise TextError(f"say which language to translate from: one of {', '.join(others)}")
         chosen = source or others[0]

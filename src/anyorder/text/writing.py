@@ -11,6 +11,7 @@ from anyorder.core import (
     Coordinates,
     Count,
     Decoder,
+    Length,
     Order,
     Region,
     Symbols,
@@ -97,6 +98,11 @@ class Writing:
             return self
         composed = self.count or self.steps or self.among or self.order_temperature or self.conditionals != "visible"
         return replace(self, order=COMPOSED if composed else own)
+
+    @property
+    def length(self) -> Length | None:
+        """p(L|X), where a Decoder brings its own."""
+        return self.order.own_length if isinstance(self.order, Decoder) else None
 
     @property
     def each(self) -> tuple[Writing, ...]:

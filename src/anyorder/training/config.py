@@ -73,6 +73,7 @@ class Stage:
     name: str
     objective: str  # masked-lm | masked-translation | autoregressive | cmlm
     steps: int  # updates
+    direction: str = ""  # "de-en": pairs are learnt in this direction alone, as the paper's baselines are; empty: both
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
     target: str = ""  # one of [distill], or a folder that `anyorder distill` wrote: its pairs instead of the data's
     back: str = ""  # such a folder, turned round beside the data's pairs: a model's sources of people's targets
@@ -129,6 +130,7 @@ class Config:
     model: Sizes
     stages: list[Stage]
     distill: dict[str, Distillation] = field(default_factory=dict)  # written before a stage that names one begins
+    most_memory: float = 64.0  # gigabytes that weights and optimizer may take: a larger model is refused
 
 
 def load_config(path: Path | str) -> Config:

@@ -32,6 +32,13 @@ def check(config: Config) -> None:
         size = config.tokenizer.vocabulary
         _must(size > LEAST_VOCABULARY, f"tokenizer.vocabulary must be above {LEAST_VOCABULARY} symbols, not {size}")
     _check_sizes(config.model)
+    _must(config.most_memory > 0, f"most_memory must be above 0, not {config.most_memory}")
+    needed = _gigabytes(config)
+    _must(
+        needed <= config.most_memory,
+        f"model: weights, gradients and optimizer would take about {needed:,.0f} GB, and at most "
+        f"{config.most_memory:g} GB are allowed: make it smaller, or raise most_memory",
+    )
     _must(config.stages, "no [[stages]]: there is nothing to train")
     seen: set[str] = set()
     for i, stage in enumerate(config.stages):
@@ -40,6 +47,11 @@ def check(config: Config) -> None:
         _must(own, f"{where}: every stage needs a name of its own, without slashes")
         _must(stage.name not in config.distill, f"{where}: [distill] has that name too")
         _check_stage(stage, where)
+        ways = ["-".join(data.languages), "-".join(reversed(data.languages))]
+        _must(
+            stage.direction in ("", *ways),
+            f"{where}: direction must be {ways[0]}, {ways[1]} or left out, not {stage.direction!r}",
+        )
         seen.add(stage.name)
     for name, one in config.distill.items():
         _check_distillation(one, f"distill.{name}", name)
@@ -79,6 +91,13 @@ def _check_sizes(model: Sizes) -> None:
     _must(0 < model.layer_norm_eps < 1, f"model.layer_norm_eps must be between 0 and 1, not {model.layer_norm_eps}")
 
 
+def _gigabytes(config: Config) -> float:
+    """What a model takes in training: 20 bytes a parameter (weights, their mean, gradients, two of the optimizer)."""
+    m = config.model
+    layers = (m.layers + (m.decoder_layers or m.layers)) * m.dim * (4 * m.dim + 2 * m.ffn)
+    return 20 * (layers + (config.tokenizer.vocabulary + m.positions) * m.dim) / 1e9
+
+
 _CHOICES = {
     "objective": OBJECTIVES,
     "optimizer": ("adam", "muon"),
@@ -107,6 +126,8 @@ def _check_stage(stage: Stage, where: str) -> None:
     _must(not (stage.target and stage.back), f"{where}: give target or back, not both")
     single = (stage.target or stage.back) and stage.objective == "masked-lm"
     _must(not single, f"{where}: masked-lm learns from single sentences; target and back are pairs")
+    directed = stage.direction and stage.objective == "masked-lm"
+    _must(not directed, f"{where}: masked-lm learns from single sentences, which have no direction")
     _must(0 <= stage.mask_low <= stage.mask_high <= 1, f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
     plain = (stage.copies, stage.own, stage.check) == (1, 0.0, 0.0)
     cmlm = f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart"

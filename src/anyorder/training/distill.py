@@ -58,7 +58,7 @@ def distill(
         done = side_by_side(work, jobs) if spread is None else spread(work, jobs)
         for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
             pass
-        write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts)))
+        write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts), mtime=0))
         for part in parts:
             part.unlink(missing_ok=True)
     return files

@@ -22,6 +22,7 @@ from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
+from anyorder.training.rewards import find_quality
 from anyorder.training.rollout import Task
 
 CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
@@ -61,6 +62,7 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
     try:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
+        find_quality(config.policy.reward, path.parent)  # one's own, beside this file: found now, known from here on
         if not plain_name(config.name):
             raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")
     except (ConfigError, ValueError, TypeError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -138,6 +138,15 @@ def with_back_translations(pairs: Corpus, written: Corpus) -> Corpus:
     first = Ragged.joined([pairs.first, pairs.first, written.first.some(more)])
     second = Ragged.joined([pairs.second, pairs.second, written.second.some(more)])
     return Corpus(first, second, target=torch.cat([both, target[more]]))
+
+
+def one_way(pairs: Corpus, side: int) -> Corpus:
+    """Pairs of which only this side, 0 or 1, is to be predicted; those that only have the other are left out."""
+    assert pairs.second is not None
+    if pairs.target is None:
+        return replace(pairs, target=torch.full((len(pairs),), side))
+    rows = (pairs.target == side).nonzero()[:, 0]
+    return Corpus(pairs.first.some(rows), pairs.second.some(rows), target=pairs.target[rows])
 
 
 def _tokenizer(config: Config, out: Path, train: list[tuple[files.Pairs, int]]) -> Tokenizer:

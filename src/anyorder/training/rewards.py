@@ -14,8 +14,10 @@ that the input alone decides (its first state is the same for every order), so t
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -82,12 +84,24 @@ REWARDS: dict[str, RowQuality] = {
 }
 
 
-def find_quality(name: str) -> RowQuality:
-    """A quality by its name, or a user's own function as "module:function"."""
+def find_quality(name: str, beside: Path | None = None) -> RowQuality:
+    """A quality by its name, or a user's own function as "module:function", from a file in the folder `beside` too."""
     if name in REWARDS:
         return REWARDS[name]
     module, _, function = name.partition(":")
     if not function:
         raise ValueError(f'no reward {name!r}; there are {", ".join(REWARDS)}, or your own as "module:function"')
-    found: RowQuality = getattr(importlib.import_module(module), function)
-    return found
+    before = list(sys.path)
+    if beside is not None:  # as python has it for a script, but not for an installed command
+        sys.path.insert(0, str(beside.resolve()))
+        importlib.invalidate_caches()
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"no reward {name!r}: {error}") from error
+    finally:
+        sys.path[:] = before
+    if not callable(found):
+        raise ValueError(f"no reward {name!r}: {function} is no function")
+    quality: RowQuality = found
+    return quality

@@ -26,7 +26,14 @@ from anyorder.training.distill import distill
 from anyorder.training.identity import agree, fingerprint
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
-from anyorder.training.prepare import Prepared, length_counts, prepare, read_distilled, with_back_translations
+from anyorder.training.prepare import (
+    Prepared,
+    length_counts,
+    one_way,
+    prepare,
+    read_distilled,
+    with_back_translations,
+)
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.validation import Scorer
 
@@ -95,6 +102,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         train = with_back_translations(prepared.train, written)
     if stage.objective == "masked-lm":
         train, valid = prepared.monolingual, _single(prepared.valid)
+    if stage.direction:
+        side = config.data.languages.index(stage.direction.split("-")[1])
+        train, valid = one_way(train, side), one_way(valid, side)
     objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
     scored = stage.objective != "masked-lm" and stage.bleu_sentences
     scorer = _scorer(config, stage, prepared, lengths) if scored else None
@@ -118,6 +128,8 @@ def _identity(config: Config, stage: Stage, out: Path) -> tuple[dict[str, Any], 
     """What makes a stage what it is, and how it is optimised, which may change as long as there are steps to do."""
     settings = {name: value for name, value in asdict(stage).items() if name not in ("name", "save_minutes")}
     identity = {name: settings.pop(name) for name in ("objective", "start", "target", "back", "seed")}
+    if direction := settings.pop("direction"):
+        identity["direction"] = direction
     for name in ("target", "back"):
         if identity[name]:
             texts = [read_tsv(path) for path in sorted(_distilled(config, identity[name], out).glob("*.tsv.gz"))]
@@ -131,7 +143,7 @@ def _scorer(config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> 
     if stage.objective != "cmlm":
         counts = length_models(json.loads(lengths.read_text(encoding="utf-8")))
     some = [side[: stage.bleu_sentences] for side in prepared.references]
-    return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.positions - 2)
+    return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.positions - 2, stage.direction)
 
 
 def trained(config: Config, stage: Stage) -> dict[str, Any]:

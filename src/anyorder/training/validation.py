@@ -36,7 +36,7 @@ def bleu(hypotheses: list[str], references: list[str]) -> float:
 
 
 class Scorer:
-    """Validation BLEU in both directions."""
+    """Validation BLEU in both directions, or in the one that is learnt."""
 
     def __init__(
         self,
@@ -45,18 +45,22 @@ class Scorer:
         references: Sequence[Sequence[str]],  # of either language, line by line
         lengths: dict[str, Length] | None,  # p(L|X) by direction; None: the model's own
         longest: int,
+        only: str = "",  # a direction; empty: both
     ) -> None:
+        self.only = only
         self.tokenizer, self.languages, self.lengths = tokenizer, languages, lengths or {}
         self.references = [list(side) for side in references]
         sides = [tokenizer.encode(lines, k) for lines, k in zip(self.references, languages, strict=True)]
         self.sources = [[ids[:longest] for ids in side] for side in sides]
 
     def __call__(self, model: Any) -> dict[str, float]:
-        """{"de-en": BLEU, "en-de": BLEU}."""
+        """{"de-en": BLEU, "en-de": BLEU}; of the direction that is learnt, if it is one."""
         model.eval()
         out = {}
         for s, t in ((0, 1), (1, 0)):
             direction = f"{self.languages[s]}-{self.languages[t]}"
+            if self.only not in ("", direction):
+                continue
             generator = Generator(model, (s, t), self.lengths.get(direction))
             ids = best_ids(generator, self.sources[s], plan_of(model))
             out[direction] = bleu(self.tokenizer.decode(ids, self.languages[t]), self.references[t])

@@ -1,0 +1,61 @@
+"""Scores of whole texts, however they were written: log p of each symbol, and Monte Carlo log p(Y|X)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from anyorder.core import Cost, begin, marginal, token_scores
+from anyorder.text.batching import batches, padded
+
+if TYPE_CHECKING:
+    from anyorder.text.generator import Generator
+    from anyorder.text.plan import Plan
+    from anyorder.text.rows import Batch, Whole
+    from anyorder.text.search import Found
+
+AROUND = 4  # symbols that a model may put around a source and a target
+
+
+def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
+    """log p of each symbol that counts, given all the others (causal: those before it)."""
+    model, cost = generator.model, Cost()
+    out: list[Tensor] = [torch.zeros(0) for _ in wholes]
+    for part in batches([len(w.source) + len(w.tokens) + AROUND for w in wholes]):
+        some = [wholes[i] for i in part]
+        tokens = padded([w.tokens for w in some], model.pad_id)
+        columns = torch.arange(tokens.shape[1])
+        span = torch.tensor([(w.start, w.stop) for w in some])
+        counts = (columns >= span[:, :1]) & (columns < span[:, 1:])
+        unique = {tuple(w.source): None for w in some}
+        index = {source: n for n, source in enumerate(unique)}
+        context = generator.encode(list(unique)).take(torch.tensor([index[tuple(w.source)] for w in some]))
+        state = begin(tokens, model.mask_id, model.pad_id, open=counts)
+        values = token_scores(model, context, state, masked=not generator.causal, cost=cost)
+        for n, i in enumerate(part):
+            out[i] = values[n, counts[n]]
+    generator.spend(cost)
+    return out
+
+
+def marginals(
+    generator: Generator, batch: Batch, found: Found, where: Sequence[tuple[int, int]], plan: Plan
+) -> list[float]:
+    """log p(L|X) + log p(Y|L, X) of hypotheses (row, k), by paths of the plan's decoder that are forced to Y."""
+    model, decoder, samples, cost = generator.model, generator.decoder(plan), plan.choosing.samples, Cost()
+    sizes = [len(batch.canvases[n].tokens) for n, _ in where]
+    out = [batch.canvases[n].log_length for n, _ in where]
+    widths = [len(batch.sources[n]) + AROUND + size for (n, _), size in zip(where, sizes, strict=True)]
+    for part in batches(widths, copies=samples):
+        rows = torch.tensor([where[i][0] for i in part], dtype=torch.int64)
+        written = padded([found.tokens[where[i]][: sizes[i]].tolist() for i in part], model.pad_id)
+        may_change = batch.state.open[rows, : written.shape[1]]
+        state = begin(written, model.mask_id, model.pad_id, open=may_change, seed=batch.state.seed[rows])
+        values = marginal(model, batch.context.take(rows), state, decoder, samples, cost)
+        for i, value in zip(part, values.tolist(), strict=True):
+            out[i] += value
+    generator.spend(cost)
+    return out
