@@ -69,7 +69,13 @@ class Taking:
                     taken.append(self.queue.get_nowait())
                 except Empty:
                     break
-            for (_, answer), text in zip(taken, self.translate([text for text, _ in taken]), strict=True):
+            try:
+                texts = self.translate([text for text, _ in taken])
+            except Exception as error:
+                for _, answer in taken:
+                    answer.set_exception(error)
+                continue
+            for (_, answer), text in zip(taken, texts, strict=True):
                 answer.set_result(text)
 
 
@@ -156,18 +162,18 @@ def percentile(values: Sequence[float], p: float) -> float:
     return sorted(values)[min(len(values) - 1, int(p * len(values)))]
 
 
-def measure(seconds: float, loads: Sequence[int]) -> dict[str, Any]:
+def measure(sides: Sequence[str], seconds: float, loads: Sequence[int]) -> dict[str, Any]:
     """All sides, taking turns at every load."""
     texts = TEXTS.read_text("utf-8").splitlines()
     command = [sys.executable, "-m", "benchmarks.serving", "--side"]
-    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in SIDES}
+    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in sides}
     rows: list[dict[str, Any]] = []
     try:
         urls = {
             name: (process.stdout.readline().strip() if process.stdout else "") for name, process in running.items()
         }
         for url in urls.values():
-            asyncio.run(load(url, texts, 4, 3))  # warm
+            asyncio.run(load(url, texts, 4, min(3.0, seconds / 2)))  # warm
         for clients in loads:
             for name, url in urls.items():
                 begun = time.perf_counter()
@@ -181,16 +187,22 @@ def measure(seconds: float, loads: Sequence[int]) -> dict[str, Any]:
     finally:
         for process in running.values():
             process.kill()
-    return {"rows": rows, "http": statistics.median(empty), "seconds": seconds, "sides": SIDES}
+    return {
+        "rows": rows,
+        "http": statistics.median(empty),
+        "seconds": seconds,
+        "sides": {name: SIDES[name] for name in sides},
+    }
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--side", choices=list(SIDES))
+    parser.add_argument("--sides", choices=list(SIDES), nargs="+", default=list(SIDES))
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
     asked = parser.parse_args()
     if asked.side:
         side(asked.side)
     else:
-        save("speed", measure(asked.seconds, asked.clients))
+        save("speed", measure(asked.sides, asked.seconds, asked.clients))

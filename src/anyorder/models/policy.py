@@ -159,7 +159,9 @@ class Policy(nn.Module, Order):
     @property
     def count(self) -> Count:
         """How many it wants to write: every position with f_i > 0 (one at least), or one at a time."""
-        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads) if self.several else ONE
+        if not self.several:
+            return ONE
+        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads, fixes="which")
 
     def above(self, cutoff: float) -> Self:
         """The same policy with f_i − cutoff for f_i: deciding how many, it writes fewer (cutoff > 0) or more."""

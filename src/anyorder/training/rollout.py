@@ -92,7 +92,7 @@ class Actor(Order):
         def draw(state: State, view: View, ranked: object) -> Tensor:
             return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < self.scores.sigmoid()
 
-        return Count("sampled", draw) if self.policy.several else ONE
+        return Count("sampled", draw, fixes="which") if self.policy.several else ONE
 
 
 @dataclass(frozen=True)
