@@ -169,10 +169,10 @@ def spread(work: Any, some: Any) -> Iterator[Any]:
 
 def test_distilled_parts_are_the_same_elsewhere(setting: Setting, tmp_path: Path) -> None:
     from anyorder.models.folder import ModelFolder
-    from anyorder.training.config import Config, Corpus, Data, Distillation, Sizes, Tokens
+    from anyorder.training.config import Config, Data, Distillation, ParallelText, Sizes, Tokens
     from anyorder.training.distill import distill
 
-    data = Data(languages=["de", "en"], train=[Corpus(copy=30, seed=1)], valid=[Corpus(copy=5, seed=2)])
+    data = Data(languages=["de", "en"], train=[ParallelText(copy=30, seed=1)], valid=[ParallelText(copy=5, seed=2)])
     config = Config("test", data, Tokens(300), Sizes(dim=16, layers=1, heads=2, ffn=32, positions=24), [])
     folder = ModelFolder(Path(setting.task.model))
     here = distill(config, folder, tmp_path / "here", Distillation("x"))
