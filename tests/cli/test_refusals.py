@@ -22,7 +22,6 @@ PLANS = [
     (["--count", "threshold(inf)"], "  threshold(inf)\n            ^"),
     (["--count", "kl-stable(1, x)"], "  kl-stable(1, x)\n               ^"),
     (["--among", "block(1.5)"], "  block(1.5)\n        ^"),
-    (["--among", "dilated(1e9)"], "from 1 to 65,536"),
     (["--order", "mask-predict(4, 5)"], "  mask-predict(4, 5)\n                  ^"),
     (["--order", "(" * 500 + "logp" + ")" * 500], "nested 50 deep"),
     (["--order", "1e999*logp"], "too large"),

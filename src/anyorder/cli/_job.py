@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from anyorder.cli import _show, _stream
-from anyorder.cli._outputs import Outputs
+from anyorder.cli._outputs import Outputs, ctrl_c_waits
 from anyorder.cli._terminal import shown, visible
 from anyorder.files import FileError, write_whole
 
@@ -63,8 +63,9 @@ class Job:
                             continue
                         for line in self._do(number, lines, "line"):
                             outputs.sinks[0].write(line)
-                        outputs.commit(lines)
-                        done += len(lines)
+                        with ctrl_c_waits():  # a block is written, noted and counted, or none of it
+                            outputs.commit(lines)
+                            done += len(lines)
                         advance(len(lines))
                 if done < before:
                     raise FileError(f"{name} has {done} lines, but {path} has translations of {before}")
