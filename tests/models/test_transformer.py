@@ -20,6 +20,7 @@ from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Source, SpecialIds
+from anyorder.models.weights import build, config_of
 
 V, PAD, MASK, EOS = 40, 2, 4, 1
 TRANSLATION = [MaskedTranslation, ConditionalMasked, Autoregressive]
@@ -304,3 +305,10 @@ def test_halves_of_other_depths_take_the_layers_at_their_relative_depth() -> Non
     taken = [int((start.encoder.ffns[1].lin1.weight == f.lin1.weight).all()) for f in model.encoder.ffns]
     assert taken == [0, 0, 1, 1] and len(start.encoder.ffns) == 2
     torch.testing.assert_close(model.decoder.encoder_attn[0].q_lin.weight, start.decoder.encoder_attn[0].q_lin.weight)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), -1, 10**9, 1.0, None])
+def test_a_description_with_an_odd_id_is_refused(odd: object) -> None:
+    config = {**config_of(make(MaskedTranslation)), "unk_id": odd}
+    with pytest.raises(ModelError, match="does not describe a model"):
+        build(config)

@@ -116,7 +116,7 @@ class BlockCached(nn.Module):
         if kind not in ("prefix", "dual"):
             raise ValueError(f"a block cache is 'prefix' or 'dual', not {kind!r}")
         if size < 1:
-            raise ValueError(f"blocks need a size of at least 1, got {size}")
+            raise ValueError(f"the size of blocks must be a whole number of at least 1, got {size}")
         self.model, self.size, self.kind = model, size, kind
         self.mask_id, self.pad_id = model.mask_id, model.pad_id
         self.special_ids, self.tokenizer, self.max_length = model.special_ids, model.tokenizer, model.max_length

@@ -35,6 +35,9 @@ def build(config: dict[str, Any]) -> nn.Module:
     try:
         architecture = Architecture(**config["architecture"])
         special = SpecialIds(**{field.name: config[f"{field.name}_id"] for field in fields(SpecialIds)})
+        for name, value in asdict(special).items():
+            if type(value) is not int or not 0 <= value < architecture.vocabulary:
+                raise ValueError(f"{name}_id {value} is no symbol of {architecture.vocabulary}")
         model: nn.Module = kinds[config["kind"]](architecture, special, tuple(config["languages"]))
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError) as error:
         raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
