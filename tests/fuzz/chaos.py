@@ -85,11 +85,6 @@ def _distill(models: Path, run: Path) -> list[str]:
     return ["distill", str(models / "chaos.toml"), str(models / "tiny-ar"), str(run / "out")]
 
 
-def _map(models: Path, run: Path) -> list[str]:
-    given = ["-m", str(models / "tiny"), "--to", "en", "--steps", "2", "--lengths", "1", "--workers", "1"]
-    return ["map", "translate", str(models / "in.de"), str(run / "out"), *given]
-
-
 def _files(*patterns: str) -> Callable[[Path], dict[str, bytes]]:
     def found(run: Path) -> dict[str, bytes]:
         paths = [p for pattern in patterns for p in sorted(run.glob(pattern)) if p.is_file()]
