@@ -155,3 +155,18 @@ def test_streams_that_are_closed_or_narrow(model_folder: Path) -> None:
     for end, code in (("", 0), (" <&-", 0), (" >&-", 1), (" >/dev/full", 1)):
         done = subprocess.run(command + end, shell=True, capture_output=True, env=environment)
         assert done.returncode == code and b"Traceback" not in done.stderr and (not code or done.stderr.strip())
+
+
+@pytest.mark.parametrize("command", [["view"], ["train"], ["map", "translate"], ["convert"]], ids=lambda c: c[0])
+def test_an_input_without_end(run: Run, tmp_path: Path, command: list[str]) -> None:
+    done = run(*command, "/dev/zero", *([] if command[0] in ("view", "train") else [tmp_path / "new"]))
+    assert done.code == 1 and "without end" in done.err and not (tmp_path / "new").exists()
+
+
+def test_a_line_without_end_is_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from anyorder.traces import trace
+
+    monkeypatch.setattr(trace, "LONGEST", 100)
+    (tmp_path / "t.jsonl").write_text("\n" + "x" * 200)
+    with pytest.raises(trace.TraceError, match="line 2: longer than 100"):
+        trace.read(tmp_path / "t.jsonl")
