@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_support import Run
@@ -155,6 +157,26 @@ def test_streams_that_are_closed_or_narrow(model_folder: Path) -> None:
     for end, code in (("", 0), (" <&-", 0), (" >&-", 1), (" >/dev/full", 1)):
         done = subprocess.run(command + end, shell=True, capture_output=True, env=environment)
         assert done.returncode == code and b"Traceback" not in done.stderr and (not code or done.stderr.strip())
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", {}), ("languages", [None, []]), ("architecture", [])])
+def test_a_description_of_something_else(run: Run, model_folder: Path, tmp_path: Path, name: str, value: Any) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    config = json.loads((model_folder / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, name: value}))
+    done = run("translate", "Ein Hund.", "--to", "en", "-m", tmp_path / "model")
+    assert done.code == 1 and ("does not describe" in done.err or "unknown kind" in done.err)
+
+
+def test_a_test_set_whose_gzip_is_damaged(run: Run, model_folder: Path, tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"Ein Hund.\nZwei Kinder.\n" * 20, mtime=0))
+    packed[12:20] = b"\xff" * 8
+    (tmp_path / "a.gz").write_bytes(packed)
+    both = ["--source", tmp_path / "a.gz", "--reference", tmp_path / "a.gz"]
+    done = run("evaluate", *both, "-m", model_folder)
+    assert done.code == 1 and "a.gz cannot be read" in done.err
+    done = run("map", "translate", tmp_path / "a.gz", tmp_path / "new", "--to", "en", "-m", model_folder)
+    assert done.code == 1 and "a.gz can not be read" in done.err
 
 
 @pytest.mark.parametrize("command", [["view"], ["train"], ["map", "translate"], ["convert"]], ids=lambda c: c[0])
