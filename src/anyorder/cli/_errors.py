@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anyorder.errors import AnyorderError, UsageError, raised_in
+from anyorder.errors import AnyorderError, UsageError, no_memory, raised_in
 
 FAILURE, USAGE, OURS = 1, 2, 70  # of the last kind there should be none: the message asks to report it
 
@@ -15,7 +15,7 @@ def for_people(error: Exception) -> tuple[int, str]:
     if isinstance(error, OSError):
         what = f"can not use {error.filename}" if error.filename is not None else "reading or writing failed"
         return FAILURE, f"{what}: {error.strerror or error}"
-    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+    if no_memory(error):
         return FAILURE, "there is not enough memory for this: try a smaller --beam, fewer --lengths, or shorter texts"
     if isinstance(error, RecursionError):
         return FAILURE, "something in the input is nested too deeply: make it flatter"
