@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import torch
 
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_tsv
-from anyorder.errors import extra, first_line
+from anyorder.errors import extra
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
@@ -45,11 +43,13 @@ def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
     names = [stage.name for stage in config.stages]
     if only is not None and only not in names:
         raise TrainingError(f"no stage {only!r}: the configuration has {', '.join(names)}")
-    with _together(out):
-        prepared = _prepare(config, out)
-        if _process().is_main_process:
-            write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
-        return [run_stage(config, stage, prepared, out) for stage in config.stages if only in (None, stage.name)]
+    prepared = _prepare(config, out)
+    write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
+    folders = []
+    for stage in config.stages:
+        if only in (None, stage.name):
+            folders.append(run_stage(config, stage, prepared, out))
+    return folders
 
 
 def _prepare(config: Config, out: Path) -> Prepared:
@@ -66,20 +66,6 @@ def _prepare(config: Config, out: Path) -> Prepared:
     spinner = Console(stderr=True, quiet=not state.is_main_process).status("reading and tokenising")
     with state.main_process_first(), spinner:
         return prepare(config, out, say, longest)
-
-
-@contextmanager
-def _together(out: Path) -> Iterator[None]:
-    """Around training: where another process is gone, it is said what to do."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.distributed.DistError) and "/gloo/" not in str(error):
-            raise
-        raise TrainingError(
-            f"another process of this training is gone, so this one can not go on; what was saved in {out} is intact: "
-            f"start the same command again on all machines, which torchrun --max-restarts does ({first_line(error)})"
-        ) from error
 
 
 def _process() -> Any:
@@ -110,9 +96,7 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         train = read_distilled(_distilled(config, stage.target, out), prepared.tokenizer, config, room)
         lengths = folder / LENGTHS
         folder.mkdir(parents=True, exist_ok=True)
-        with _process().main_process_first():
-            if _process().is_main_process:
-                write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
+        write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
     if stage.back:
         written = read_distilled(_distilled(config, stage.back, out), prepared.tokenizer, config, room)
         train = with_back_translations(prepared.train, written)
