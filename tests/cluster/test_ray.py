@@ -23,7 +23,9 @@ from anyorder.cluster.tasks import Task
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'anyorder[cluster]'")
 LINES = [f"Ein Hund läuft am Strand {i}." for i in range(160)]
-NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+NODE = {
+    "num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "include_dashboard": False,
+}  # fmt: skip
 
 
 class Setting(NamedTuple):
