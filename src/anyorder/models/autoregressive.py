@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, widened
 from anyorder.models.memory import Cache, Memory
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
@@ -19,15 +19,34 @@ class _Seen:
 
     inputs: Tensor  # (N, L)
     cache: Cache
-    states: Tensor  # (N, L, D), all three valid in their first cache.filled columns
+    states: Tensor  # (N, L, D)
+    filled: Tensor  # (N,) int64: each row's first columns, in which all three are valid
 
     def take(self, rows: Tensor) -> _Seen:
-        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows])
+        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows], self.filled[rows])
 
     def join(self, *others: _Seen) -> _Seen:
         all_ = (self, *others)
-        cache = self.cache.join(*(s.cache for s in others))
-        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]))
+        cache, filled = self.cache.join(*(s.cache for s in others)), torch.cat([s.filled for s in all_])
+        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]), filled)
+
+    def nothing(self, rows: int) -> _Seen:
+        """That many rows that were not run yet."""
+        inputs, states = self.inputs.new_zeros(rows, 0), self.states.new_zeros(rows, 0, self.states.shape[2])
+        return _Seen(inputs, self.cache.nothing(rows), states, self.filled.new_zeros(rows))
+
+    def widened(self, width: int) -> _Seen:
+        """With room for that many columns."""
+        if self.inputs.shape[1] >= width:
+            return self
+        states = widened(self.states, (width, self.states.shape[2]))
+        return _Seen(widened(self.inputs, (width,)), self.cache.widened(width), states, self.filled)
+
+    def agreement(self, inputs: Tensor) -> Tensor:
+        """How many first columns of each row are still right for these inputs: (N,)."""
+        width = inputs.shape[1]
+        known = torch.arange(width, device=inputs.device) < self.filled[:, None]
+        return (known & (self.inputs[:, :width] == inputs)).long().cumprod(1).sum(1)
 
 
 @dataclass
@@ -55,9 +74,12 @@ class CausalContext:
     def join(self, *others: CausalContext) -> CausalContext:
         """These rows, then the others'."""
         all_ = (self, *others)
-        seen = [c.seen for c in all_ if c.seen is not None]  # what not all have seen is run again
         memory, languages = self.memory.join(*(c.memory for c in others)), torch.cat([c.target_lang for c in all_])
-        return CausalContext(memory, languages, seen[0].join(*seen[1:]) if len(seen) == len(all_) else None)
+        some = next((c.seen for c in all_ if c.seen is not None), None)
+        if some is None:
+            return CausalContext(memory, languages)
+        first, *rest = [some.nothing(len(c.target_lang)) if c.seen is None else c.seen for c in all_]
+        return CausalContext(memory, languages, first.join(*rest))
 
 
 class Autoregressive(nn.Module):
@@ -104,36 +126,47 @@ class Autoregressive(nn.Module):
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """States (N, L, D) of the columns as a causal decoder sees them; what was seen before is not run again."""
+        states, defined = self._run(context, tokens)
+        return states * defined[:, :, None]
+
+    def hidden_at(self, context: CausalContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
+        """The states of entries (n, i) only: (M, D)."""
+        states, defined = self._run(context, tokens)
+        return states[n, i] * defined[n, i, None]
+
+    def _run(self, context: CausalContext, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """States (N, L, D), and where they are defined (N, L): if a row's inputs up to there hold no mask."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
-        # Column i is defined for a row if its inputs 0…i hold no mask.
-        defined = inputs.ne(self.mask_id).long().cumprod(1).bool()  # (N, L)
-        end = int(defined.sum(1).max()) if rows else 0
-        seen = context.seen
-        if seen is None or seen.inputs.shape[1] < width:
-            cache = self.decoder.new_cache(rows, width)
-            states = self.decoder.proj_bias.new_zeros(rows, width, self.architecture.dim)
-            seen = context.seen = _Seen(inputs.clone(), cache, states)
-        start = min(self._agreement(seen, inputs), end)
-        seen.cache.filled = start
-        if start < end:
-            columns = torch.arange(start, end, device=tokens.device)
-            mask = None
-            if end - start > 1:
-                mask = torch.arange(end, device=tokens.device) <= columns[:, None]  # (new, end)
-            seen.states[:, start:end] = self.decoder(
-                inputs[:, start:end], columns, context.target_lang, mask, memory=context.memory, cache=seen.cache
+        defined = inputs.ne(self.mask_id).long().cumprod(1).bool()
+        if context.seen is None:
+            cache, states = (
+                self.decoder.new_cache(rows, 0),
+                self.decoder.proj_bias.new_zeros(rows, 0, self.architecture.dim),
             )
-            seen.inputs = torch.cat([inputs, seen.inputs[:, width:]], 1)
-        return seen.states[:, :width] * defined[:, :, None]
+            context.seen = _Seen(inputs[:, :0], cache, states, inputs.new_zeros(rows))
+        seen = context.seen = context.seen.widened(width)
+        ends = defined.sum(1)
+        new = int((ends - seen.agreement(inputs)).max()) if rows else 0
+        if new > 0:
+            self._extend(context, seen, inputs, ends, new)
+        return seen.states[:, :width], defined
 
-    @staticmethod
-    def _agreement(seen: _Seen, inputs: Tensor) -> int:
-        """How many first columns of the cache are still right for all rows."""
-        filled = min(seen.cache.filled, inputs.shape[1])
-        same = (seen.inputs[:, :filled] == inputs[:, :filled]).all(0)
-        return int(same.long().cumprod(0).sum())
+    def _extend(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int) -> None:
+        """Run the last `new` columns of what is defined of each row (it ends at `ends`)."""
+        starts = (ends - new).clamp_min(0)
+        columns = starts[:, None] + torch.arange(new, device=inputs.device)  # (N, C)
+        alike = bool((starts == starts[0]).all())
+        last, mask = int(columns[:, -1].max()) + 1, None
+        if not alike or new > 1:
+            mask = (torch.arange(last, device=inputs.device) <= columns[:, :, None])[:, None]  # (N, 1, C, end)
+        states = self.decoder(
+            inputs.gather(1, columns), columns[0] if alike else columns, context.target_lang, mask,
+            memory=context.memory, cache=seen.cache,
+        )  # fmt: skip
+        seen.states.scatter_(1, columns[:, :, None].expand(states.shape), states)
+        seen.inputs, seen.filled = torch.cat([inputs, seen.inputs[:, inputs.shape[1] :]], 1), ends
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""
