@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +11,28 @@ OURS = "anyorder serve"
 FOLDER = Path(__file__).parents[1] / "docs/results"
 
 
+RECORD = FOLDER / "serving.json"
+
+
+def known() -> dict[str, Any]:
+    """What was measured so far."""
+    return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
+
+
 def save(part: str, found: dict[str, Any]) -> None:
     """Keep what was measured, and write the page anew."""
-    record = FOLDER / "serving.json"
-    known = json.loads(record.read_text("utf-8")) if record.exists() else {}
-    known[part] = found
-    record.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
-    (FOLDER / "serving.md").write_text(page(known), "utf-8")
+    record = known() | {part: found}
+    RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    (FOLDER / "serving.md").write_text(page(record), "utf-8")
 
 
-def page(known: dict[str, Any]) -> str:
+def page(found: dict[str, Any]) -> str:
     """The page."""
-    parts = ["# Serving, measured", "Written by `python -m benchmarks.serving` and `python -m benchmarks.soak`. "
-             "All sides of a table were measured in one run, taking turns; compare them with each other, not with "
+    parts = ["# Serving, measured", "Written by `python -m benchmarks.serving`, `python -m benchmarks.soak` and "
+             "`python tests/serve_fuzz.py own 1000 SEED`. All sides of a table were measured in one run, taking turns; compare them with each other, not with "
              "another machine."]  # fmt: skip
-    parts += _speed(known["speed"]) if "speed" in known else []
-    parts += _soak(known["soak"]) if "soak" in known else []
+    for part, write in (("speed", _speed), ("soak", _soak), ("fuzz", _fuzz)):
+        parts += write(found[part]) if part in found else []
     return "\n\n".join(parts) + "\n"
 
 
@@ -74,3 +81,19 @@ def _soak(found: dict[str, Any]) -> list[str]:
         f"After the flood a translation took its normal time again within {found['recovery']:.1f} s. Memory before: "
         f"{found['rss']:.0f} MB; after everything: {found['rows'][-1]['rss']:.0f} MB.",
     ]  # fmt: skip
+
+
+def _fuzz(found: dict[str, dict[str, int]]) -> list[str]:
+    total: Counter[str] = Counter()
+    for one in found.values():
+        total.update(one)
+    rows = [f"| {status} | {n:,} |" for status, n in sorted(total.items())]
+    broken = sum(n for status, n in total.items() if status >= "500")
+    return [
+        "## Fuzzed requests",
+        f"{total.total():,} requests in {len(found)} runs, each of a seed of its own: bodies drawn from the OpenAPI "
+        "document, with fields of the wrong kind, out of range, left out or made up, one after the other against small "
+        f"models. {broken} were answered with 500 or above; no answer told of a path or a traceback, and every "
+        "refusal said why.",
+        "\n".join(["| status | answers |", "|---|---|", *rows]),
+    ]

@@ -12,6 +12,8 @@ from anyorder.models.memory import Cache, Memory
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 
+ROOM = 16  # columns by which what is seen grows
+
 
 @dataclass
 class _Seen:
@@ -44,9 +46,9 @@ class _Seen:
 
     def agreement(self, inputs: Tensor) -> Tensor:
         """How many first columns of each row are still right for these inputs: (N,)."""
-        width = inputs.shape[1]
+        width = min(self.inputs.shape[1], inputs.shape[1])
         known = torch.arange(width, device=inputs.device) < self.filled[:, None]
-        return (known & (self.inputs[:, :width] == inputs)).long().cumprod(1).sum(1)
+        return (known & (self.inputs[:, :width] == inputs[:, :width])).long().cumprod(1).sum(1)
 
 
 @dataclass
@@ -126,47 +128,50 @@ class Autoregressive(nn.Module):
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """States (N, L, D) of the columns as a causal decoder sees them; what was seen before is not run again."""
-        states, defined = self._run(context, tokens)
-        return states * defined[:, :, None]
+        seen, defined = self._run(context, tokens)
+        width, wide = tokens.shape[1], seen.states.shape[1]
+        states = seen.states[:, :width] * defined[:, :wide, None]
+        return widened(states, (width, states.shape[2]))
 
     def hidden_at(self, context: CausalContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only: (M, D)."""
-        states, defined = self._run(context, tokens)
-        return states[n, i] * defined[n, i, None]
+        seen, defined = self._run(context, tokens)
+        return seen.states[n, i.clamp_max(seen.states.shape[1] - 1)] * defined[n, i, None]
 
-    def _run(self, context: CausalContext, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """States (N, L, D), and where they are defined (N, L): if a row's inputs up to there hold no mask."""
+    def _run(self, context: CausalContext, tokens: Tensor) -> tuple[_Seen, Tensor]:
+        """What is seen of these tokens, and where it is defined (N, L): if a row's inputs up to there hold no mask."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
         defined = inputs.ne(self.mask_id).long().cumprod(1).bool()
-        if context.seen is None:
-            cache, states = (
-                self.decoder.new_cache(rows, 0),
-                self.decoder.proj_bias.new_zeros(rows, 0, self.architecture.dim),
-            )
-            context.seen = _Seen(inputs[:, :0], cache, states, inputs.new_zeros(rows))
-        seen = context.seen = context.seen.widened(width)
         ends = defined.sum(1)
+        wide = min(width, -(-int(ends.max()) // ROOM) * ROOM) if rows else 0
+        if context.seen is None:
+            states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
+            seen = _Seen(inputs[:, :wide], self.decoder.new_cache(rows, wide), states, torch.zeros_like(ends))
+        else:
+            seen = context.seen.widened(wide)
         new = int((ends - seen.agreement(inputs)).max()) if rows else 0
         if new > 0:
             self._extend(context, seen, inputs, ends, new)
-        return seen.states[:, :width], defined
+        context.seen = seen
+        return seen, defined
 
     def _extend(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int) -> None:
         """Run the last `new` columns of what is defined of each row (it ends at `ends`)."""
         starts = (ends - new).clamp_min(0)
         columns = starts[:, None] + torch.arange(new, device=inputs.device)  # (N, C)
-        alike = bool((starts == starts[0]).all())
-        last, mask = int(columns[:, -1].max()) + 1, None
+        alike, mask = bool((starts == starts[0]).all()), None
         if not alike or new > 1:
-            mask = (torch.arange(last, device=inputs.device) <= columns[:, :, None])[:, None]  # (N, 1, C, end)
+            end = int(columns[:, -1].max()) + 1
+            mask = (torch.arange(end, device=inputs.device) <= columns[:, :, None])[:, None]  # (N, 1, C, end)
         states = self.decoder(
             inputs.gather(1, columns), columns[0] if alike else columns, context.target_lang, mask,
             memory=context.memory, cache=seen.cache,
         )  # fmt: skip
         seen.states.scatter_(1, columns[:, :, None].expand(states.shape), states)
-        seen.inputs, seen.filled = torch.cat([inputs, seen.inputs[:, inputs.shape[1] :]], 1), ends
+        wide = seen.inputs.shape[1]
+        seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""
