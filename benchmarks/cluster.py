@@ -1,4 +1,4 @@
-"""Corpora on local processes and on Ray: scaling, overhead, time to the first part, memory; a table for the docs.
+"""Corpora on local processes and on Ray: scaling, overhead, time to the first part, memory, faults; a page of the docs.
 
     python -m benchmarks.cluster train.de.gz --sentences 20000 -o docs/results/cluster.md
 
@@ -12,117 +12,45 @@ import argparse
 import gzip
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster.crew import Crew, Event, Ready
-from anyorder.cluster.job import Job
-from anyorder.cluster.processes import Processes
-from anyorder.cluster.tasks import Task
-from anyorder.files import digest
+from benchmarks.cluster_faults import FAULTS, disturbed
+from benchmarks.cluster_runs import job_of, measured
 
-SHARD = 1 << 14  # bytes: small shards, so that the overhead of each is seen
-NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+RUNS = [("processes", 1), ("ray", 1), ("ray", 2), ("processes", 2)]
+PAGE = """# Corpora on many workers, measured
 
+Written by `python -m benchmarks.cluster TEXT --sentences {sentences} --order '{order}'`: German to English with
+`{model}`, {sentences:,} sentences of Multi30k, `{order}` at one length per sentence, one thread per worker, shards of
+{shard_size:,} bytes, on a machine of {cores} cores (the column load: how many processes wanted them when a run ended).
+Ray's nodes are real ones, of one CPU each, on loopback addresses of this machine.
 
-@dataclass(frozen=True)
-class Watched:
-    """Work whose workers write down the most memory that they had."""
+## Scaling
 
-    inner: Any
-    folder: str
+{table}
 
-    def open(self) -> Callable[[Any], Any]:
-        do = self.inner.open()
+- *sentences/s* is counted from the first finished shard to the last, so it leaves starting out; *ideal* is the rate of
+  one local process, times the workers.
+- *first part after* is from the start of the job (with Ray, when the cluster is up, which took {cluster:.1f} s) to the
+  first part on disk: mostly the import of torch in the worker, loading the model, and one shard.
+- *sending* is the time between handing a shard to a worker and hearing that it is done, less the time that the worker
+  spent on it: what Ray, or a pipe, adds.
+- *driver* and *worker* are the most memory that either had. {memory}
 
-        def go(part: Any) -> Any:
-            out = do(part)
-            Path(self.folder, str(os.getpid())).write_text(str(_peak()))
-            return out
+{same}
 
-        return go
+## Faults
 
+On a cluster of two nodes, {few:,} sentences, {fault_shards} shards:
 
-class Clock:
-    """A crew, with the time between giving a part and hearing of it that was not spent on the part."""
+{faults}
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew, self.given, self.lost, self.ready = crew, dict[Any, float](), list[float](), list[float]()
-        self.size, self.hire, self.dismiss = crew.size, crew.hire, crew.dismiss
-
-    def give(self, worker: Any, part: Any) -> None:
-        self.given[worker] = time.perf_counter()
-        self.crew.give(worker, part)
-
-    def wait(self, seconds: float) -> list[tuple[Any, Event]]:
-        out = self.crew.wait(seconds)
-        now = time.perf_counter()
-        for worker, event in out:
-            if isinstance(event, Ready):
-                self.ready.append(now)
-            elif worker in self.given:
-                self.lost.append(now - self.given.pop(worker) - event.result.seconds)  # type: ignore[union-attr]
-        return out
-
-
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB
-
-
-def one(how: str, workers: int, source: Path, output: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One run."""
-    begun, marks, clocks = time.perf_counter(), list[tuple[float, int]](), list[Clock]()
-    task = Task("translate", options.model, "en", options={"order": options.order, "lengths": 1})
-    memory = output.with_name(output.name + "-memory")
-    memory.mkdir()
-
-    def who(make: Any) -> Callable[[Any], Crew]:
-        def hired(work: Any) -> Crew:
-            clocks.append(Clock(make(Watched(work, str(memory)), workers)))
-            return clocks[0]  # type: ignore[return-value]
-
-        return hired
-
-    def done(shard: Any, report: Any) -> None:
-        marks.append((time.perf_counter(), report.rows))
-
-    job = Job(task, str(source), str(output), size=SHARD)
-    if how == "processes":
-        outcome = job.run(who(Processes), done)
-    else:
-        import ray
-        from ray.cluster_utils import Cluster
-
-        from anyorder.cluster.on_ray import Actors
-
-        cluster = Cluster(initialize_head=True, head_node_args=NODE)
-        try:
-            for _ in range(workers - 1):
-                cluster.add_node(**NODE)
-            ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-            ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
-            begun = time.perf_counter()  # Ray's own start is not counted
-            outcome = job.run(who(Actors), done)
-        finally:
-            ray.shutdown()
-            cluster.shutdown()
-    first, last = marks[0], marks[-1]
-    return {
-        "how": how, "workers": workers, "rows": outcome.rows, "failed": len(outcome.failed), "shards": len(job.shards),
-        "rate": sum(rows for _, rows in marks[1:]) / (last[0] - first[0]),
-        "work_rate": outcome.rows / sum(r.seconds for r in outcome.reports.values()),
-        "ready": clocks[0].ready[0] - begun, "first": first[0] - begun, "seconds": last[0] - begun,
-        "lost": sum(clocks[0].lost), "driver": _peak(),
-        "worker": max(float(file.read_text()) for file in memory.iterdir()), "load": os.getloadavg()[0],
-        "parts": digest(*sorted(output.glob("part-*"))),
-    }  # fmt: skip
+*Identical* compares all parts and the manifest, byte for byte, with those of one local process.
+"""
 
 
 def corpus(source: Path, sentences: int, path: Path) -> Path:
@@ -133,42 +61,48 @@ def corpus(source: Path, sentences: int, path: Path) -> Path:
     return path
 
 
-def table(runs: list[dict[str, Any]], options: argparse.Namespace) -> str:
-    """What was measured, as Markdown."""
-    base = next(r for r in runs if r["how"] == "processes" and r["workers"] == 1 and r["rows"] == options.sentences)
+def scaling(runs: list[dict[str, Any]]) -> str:
+    """The measured runs, as a table."""
     lines = [
-        "| | workers | sentences | sentences/s | of ideal | first part after | lost to sending, per sentence | "
+        "| | workers | sentences | sentences/s | ideal | of ideal | first part after | sending, per sentence | "
         "driver | worker | load |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
+    base = {r["rows"]: r["rate"] for r in runs if r["how"] == "processes" and r["workers"] == 1}
     for r in runs:
-        ideal = r["rate"] / r["workers"] / base["rate"]
+        ideal = r["workers"] * base[r["rows"]]
         lines.append(
-            f"| {r['how']} | {r['workers']} | {r['rows']:,} | {r['rate']:.1f} | {ideal:.0%} | {r['first']:.1f} s | "
-            f"{1e6 * r['lost'] / r['rows']:.0f} µs | {r['driver']:.0f} MiB | {r['worker']:.0f} MiB | {r['load']:.1f} |"
+            f"| {r['how'].capitalize()} | {r['workers']} | {r['rows']:,} | {r['rate']:.1f} | {ideal:.1f} | "
+            f"{r['rate'] / ideal:.0%} | {r['first']:.1f} s | {1e6 * r['lost'] / r['rows']:.0f} µs | "
+            f"{r['driver']:.0f} MiB | {r['worker']:.0f} MiB | {r['load']:.1f} |"
         )
-    same = {rows: len({r["parts"] for r in runs if r["rows"] == rows}) == 1 for rows in {r["rows"] for r in runs}}
-    identical = "The parts of all runs over the same sentences are identical, byte for byte."
-    return "\n".join([*lines, "", identical if all(same.values()) else "NOT all runs wrote the same parts."])
+    return "\n".join(lines)
 
 
-PAGE = """# Corpora on many workers, measured
+def grown(runs: list[dict[str, Any]], few: int, many: int) -> str:
+    """How the memory of one worker and its driver grew from few rows to many."""
+    said = []
+    for how in ("processes", "ray"):
+        least, most = (next(r for r in runs if (r["how"], r["workers"], r["rows"]) == (how, 1, n)) for n in (few, many))
+        for who in ("driver", "worker"):
+            said.append(f"{most[who] / least[who] - 1:+.0%} ({how}, {who})")
+    return f"From {few:,} to {many:,} sentences, with one worker: {', '.join(said)}."
 
-Written by `python -m benchmarks.cluster TEXT --sentences {sentences} --order '{order}'`: German to English with
-`{model}`, `{order}` at one length per sentence, one thread per worker, shards of 16 KiB, on {cores} cores that other
-work shared (the column load: how many processes wanted them when a run ended), so read ratios, and no more into them
-than that.
 
-{table}
-
-- *sentences/s* is counted from the first finished shard to the last, so it leaves starting out; *of ideal* is per
-  worker, against one local process.
-- *first part after* is from the start of the command (Ray's own start not counted) to the first part on disk: it is
-  mostly the import of torch in the worker, loading the model, and one shard.
-- *lost to sending* is the time between handing a shard to a worker and hearing that it is done, less the time the
-  worker spent on it.
-- *driver* and *worker* are the most memory that either had: ten times the input takes neither more.
-"""
+def page(runs: list[dict[str, Any]], faults: list[dict[str, Any]], options: argparse.Namespace) -> str:
+    """All that was measured, as Markdown."""
+    few, many = options.sentences // 10, options.sentences
+    parts: dict[int, set[str]] = {}
+    for r in runs:
+        parts.setdefault(r["rows"], set()).add(r["parts"])
+    identical = "The output of all these runs over the same sentences is identical, byte for byte."
+    same = identical if all(len(found) == 1 for found in parts.values()) else "NOT all runs wrote the same."
+    rows = [f"| {f['said']} | {'yes' if {f['parts']} == parts[f['rows']] else 'NO'} |" for f in faults]
+    return PAGE.format(
+        **vars(options), cores=os.cpu_count(), table=scaling(runs), same=same, few=few,
+        cluster=max(r["cluster"] for r in runs), memory=grown(runs, few, many), fault_shards=faults[0]["shards"],
+        faults="\n".join(["| what happens | identical |", "|---|---|", *rows]),
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -177,37 +111,51 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--model", default="de-en")
     parser.add_argument("--order", default="mask-predict(2)")
+    parser.add_argument("--shard-size", type=int, default=1 << 14, help="bytes: small, so that its overhead is seen")
     parser.add_argument("--runs", type=Path, default=Path("cluster-runs.jsonl"), help="where runs are kept")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args()
+    few, many = options.sentences // 10, options.sentences
+    names = [f"{how}:{workers}:{rows}" for rows in (few, many) for how, workers in RUNS if rows == many or workers == 1]
+    names += [f"{fault}:2:{few}" for fault in FAULTS]
     if options.one:
-        how, workers, rows = options.one.split(":")
-        with tempfile.TemporaryDirectory() as folder:
-            text = corpus(options.source, int(rows), Path(folder, "corpus.de"))
-            print(json.dumps(one(how, int(workers), text, Path(folder, "out"), options)))
+        print(json.dumps({"name": options.one, **_one(options)}))
         return
     kept = [json.loads(line) for line in options.runs.read_text().splitlines()] if options.runs.exists() else []
-    few, many = options.sentences // 10, options.sentences
-    wanted = [
-        ("processes", 1, few), ("ray", 1, few), ("processes", 1, many), ("ray", 1, many), ("ray", 2, many),
-        ("processes", 2, many),
+    found = {r["name"]: r for r in kept}
+    for name in names:
+        if name in found:
+            continue
+        print(name, file=sys.stderr)
+        found[name] = _apart(name, options)
+        with options.runs.open("a") as file:
+            file.write(json.dumps(found[name]) + "\n")
+    results = [found[name] for name in names]
+    text = page([r for r in results if "how" in r], [r for r in results if "fault" in r], options)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
+    print(text)
+
+
+def _one(options: argparse.Namespace) -> dict[str, Any]:
+    """The run that --one names, in this process."""
+    how, workers, rows = options.one.split(":")
+    with tempfile.TemporaryDirectory() as folder:
+        text = corpus(options.source, int(rows), Path(folder, "corpus.de"))
+        job = job_of(text, Path(folder, "out"), options.model, options.order, options.shard_size)
+        return disturbed(how, job) if how in FAULTS else measured(how, int(workers), job)
+
+
+def _apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """A run in a process of its own, which keeps Ray on loopback."""
+    command = [
+        sys.executable, "-m", "benchmarks.cluster", str(options.source), "--model", options.model,
+        "--order", options.order, "--shard-size", str(options.shard_size), "--one", name,
     ]  # fmt: skip
     environment = {**os.environ, "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    for how, workers, rows in wanted:
-        if any((r["how"], r["workers"], r["rows"]) == (how, workers, rows) for r in kept):
-            continue
-        arguments = ["--model", options.model, "--order", options.order, "--one", f"{how}:{workers}:{rows}"]
-        command = [sys.executable, "-m", "benchmarks.cluster", str(options.source), *arguments]
-        said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-        kept.append(json.loads(said.splitlines()[-1]))
-        with options.runs.open("a") as file:
-            file.write(json.dumps(kept[-1]) + "\n")
-    kept.sort(key=lambda r: (r["rows"], r["how"], r["workers"]))
-    page = PAGE.format(cores=os.cpu_count(), table=table(kept, options), **vars(options))
-    if options.output:
-        options.output.write_text(page, encoding="utf-8")
-    print(page)
+    said = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return dict(json.loads(said.splitlines()[-1]))
 
 
 if __name__ == "__main__":

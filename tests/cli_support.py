@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.folder import ModelFolder
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.tokenizer import train_tokenizer
@@ -27,6 +29,17 @@ def build_translator(folder: Path) -> Path:
     for kind, where in ((MaskedTranslation, folder), (Autoregressive, folder.with_name(folder.name + "-ar"))):
         made = kind(sizes, SpecialIds(), ("de", "en"))
         ModelFolder(where).save(made, tokenizer=tokenizer, lengths={"de-en": LENGTHS, "en-de": LENGTHS})
+    return folder
+
+
+def build_grown(folder: Path) -> Path:
+    """A translation model that has just grown out of the autoregressive one beside it."""
+    causal = ModelFolder(build_translator(folder).with_name(folder.name + "-ar"))
+    start = causal.model()
+    grown = ConditionalMasked(replace(start.architecture, forwards=True), start.special, start.languages)
+    grown.start_from(start.encoder, start.decoder)
+    lengths = {"de-en": LENGTHS, "en-de": LENGTHS}
+    ModelFolder(folder).save(grown, tokenizer=causal.tokenizer(), lengths=lengths)
     return folder
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ class Faulty:
     inner: Work
     diary: Path
     dies_once: tuple[int, ...] = ()  # shards during which the worker is killed, as the kernel does without memory
+    starves_once: tuple[int, ...] = ()  # shards during which it gets no more memory
     fails: tuple[int, ...] = ()
     slow: float = 0.0  # seconds
 
@@ -68,23 +70,47 @@ class Faulty:
             with self.diary.open("a") as file:
                 file.write(f"{shard.number} {here} {os.getpid()}\n")
             time.sleep(self.slow)
-            died = self.diary.with_name(f"died-{shard.number}")
-            if shard.number in self.dies_once and not died.exists():
-                died.touch()
+            if shard.number in self.dies_once and self._first(f"died-{shard.number}"):
                 os.kill(os.getpid(), signal.SIGKILL)
             if shard.number in self.fails:
                 raise RuntimeError("this shard always fails")
-            if FULL not in os.environ:
+            if shard.number in self.starves_once and self._first(f"starved-{shard.number}"):
+                with _starved():
+                    return do(shard)
+            with _limited(resource.RLIMIT_FSIZE, 10) if FULL in os.environ else contextlib.nullcontext():
                 return do(shard)
-            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # the kernel refuses what is longer
-            try:
-                return do(shard)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
         return go
+
+    def _first(self, event: str) -> bool:
+        """Has it not happened yet? Then it has now."""
+        mark = self.diary.with_name(event)
+        return not mark.exists() and mark.touch() is None
 
     def entries(self) -> list[tuple[int, str, str]]:
         """(shard, machine, process) of every attempt."""
         return [(int(n), m, p) for n, m, p in (line.split() for line in self.diary.read_text().splitlines())]
+
+
+@contextlib.contextmanager
+def _starved() -> Iterator[None]:
+    """This process gets no more memory, and has used up what it had."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    with _limited(resource.RLIMIT_AS, pages * resource.getpagesize()):
+        taken = []
+        with contextlib.suppress(MemoryError):
+            while True:
+                taken.append(bytearray(1 << 14))
+        yield
+        del taken
+
+
+@contextlib.contextmanager
+def _limited(what: int, most: int) -> Iterator[None]:
+    """The kernel refuses this process more than that."""
+    limits = resource.getrlimit(what)
+    resource.setrlimit(what, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(what, limits)

@@ -50,6 +50,12 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def no_memory(error: Exception) -> bool:
+    """Was there too little memory? Of torch's errors some say so by their name, some in words alone."""
+    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return named or "can't allocate memory" in str(error)
+
+
 def pointer(text: str, at: int, around: int = 40) -> str:
     """A text and, below it, an arrow to one of its characters; of a long text only what is around."""
     start = max(0, at - around)

@@ -115,5 +115,10 @@ def test_errors_are_said_as_sentences() -> None:
         raise UsageError("--to")
 
     assert attempt(lambda: 3) == Done(3) and attempt(full) == Failed("No space left on device (x)", place=True)
+
+    def starved() -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    assert attempt(starved) == Failed("there is not enough memory", place=True)
     assert attempt(wrong) == Failed("--to", UsageError)
     assert attempt(lambda: 1 // 0).reason.startswith("ZeroDivisionError")  # type: ignore[union-attr]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from anyorder.cluster import formats, places
+from anyorder.cluster.rows import LONGEST
 from anyorder.cluster.shards import cut
 from anyorder.errors import DataError, UsageError
 
@@ -69,7 +70,7 @@ def test_every_row_once_however_it_is_cut(tmp_path: Path, kind: str, packed: boo
 
 def test_rows_that_can_not_be_read_have_a_problem_and_the_others_none(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_bytes(b'{"text": "a"}\n{"text":\n[1]\n\xff\n{"text": "b"}\n' + b"x" * (formats.LONGEST + 9) + b"\n{}\n")
+    path.write_bytes(b'{"text": "a"}\n{"text":\n[1]\n\xff\n{"text": "b"}\n' + b"x" * (LONGEST + 9) + b"\n{}\n")
     (shard,) = cut([places.look(str(path))], 1 << 30)
     content = formats.read(str(path), shard.span)
     assert content.records == [{"text": "a"}, {}, {}, {}, {"text": "b"}, {}, {}]

@@ -92,11 +92,12 @@ def test_a_node_is_killed_and_a_worker_dies_and_a_shard_always_fails(setting: Se
             seen.append(done)
             setting.cluster.remove_node(node, allow_graceful=False)
 
-    outcome = setting.run(tmp_path / "out", diary, kill, slow=0.2, fails=(5,), dies_once=(2,))
+    outcome = setting.run(tmp_path / "out", diary, kill, slow=0.2, fails=(5,), dies_once=(2,), starves_once=(1,))
     entries = Faulty(None, diary).entries()  # type: ignore[arg-type]
     assert seen and seen[0] < len(outcome.reports), "the node was not killed in the middle"
     assert outcome.failed.keys() == {5} and "always fails" in outcome.failed[5]
-    assert (tmp_path / "died-2").exists() and [n for n, _, _ in entries].count(2) >= 2
+    for number, fault in ((2, "died-2"), (1, "starved-1")):
+        assert (tmp_path / fault).exists() and [n for n, _, _ in entries].count(number) >= 2
     assert not (tmp_path / "out" / "manifest.json").exists()
     again = setting.job(tmp_path / "out").run(Inline)  # on one machine: it is the same job
     assert again.kept == len(again.reports) - 1 and setting.same(tmp_path / "out")

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from cli_support import build_grown
 
 from anyorder.data.test_sets import load_test_set
 from anyorder.experiments import choices, grid
@@ -16,6 +17,7 @@ from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce
 from anyorder.experiments.results import Results, Row
+from anyorder.experiments.schedule import schedule
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
 
@@ -76,7 +78,7 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
     assert stopped.left > 0
     assert "not measured" in (tmp_path / "README.md").read_text(encoding="utf-8")
     store = Store(tmp_path / "cells", identify(str(model)))
-    first = grid.schedule(replace(QUICK), Results(store, data))[0]
+    first = schedule(replace(QUICK), Results(store, data))[0]
     assert isinstance(first, Job)
     run(first, store, load(model), load_test_set(data, first.cell.corpus, first.cell.direction))
     again = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
@@ -125,6 +127,18 @@ def test_rescoring_is_the_models_own_score(model: Path, data: Path) -> None:
         assert [s[0] for s in scores] == pytest.approx(
             [w / (len(i) + ends) for w, i in zip(whole, ids, strict=True)], rel=1e-4
         )
+
+
+def test_what_a_model_that_writes_forwards_adds(data: Path, tmp_path: Path) -> None:
+    translator, corpus = load(build_grown(tmp_path / "grown")), load_test_set(data, "val", "de-en").part(0, 2)
+    found, spent = decode(Cell("val", "de-en", "forwards", lengths=1), translator, corpus)
+    assert [row[0].text for row in found] == [t.text for t in translator.translate(corpus.sources, "en")]
+    assert spent.canvases > 0
+    scores, _ = rescore(found, "forwards", translator, corpus)
+    causal, _ = rescore(found, "ar", translator, corpus)  # the model beside it, which it has just grown out of
+    assert [s[0] for s in scores] == pytest.approx([s[0] for s in causal], rel=1e-4)
+    rows = grid.chosen(Scope(forwards=True), "val", "de-en")
+    assert set(rows) - set(grid.chosen(Scope(), "val", "de-en")) and len(rows) == len(grid.CHOICES)
 
 
 def test_the_papers_choices_are_measured_beside_ours(model: Path, data: Path, tmp_path: Path) -> None:

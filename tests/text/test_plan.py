@@ -74,7 +74,7 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"rescore": "marginal"}, "has one path only"),
         ({"rescore": "marginal", "order": "gibbs(4)"}, "goes back to written positions"),
         ({"rescore": "marginal", "order": "confidence", "order_temperature": 1.0}, "chosen by Y"),
-        ({"rescore": "marginal", "polish": 1}, "rescore 'ar' or 'pll'"),
+        ({"rescore": "marginal", "polish": 1}, "'ar' or 'pll'"),
         ({"normalise": "max"}, "normalise is mean or sum"),
     ],
     ids=str,

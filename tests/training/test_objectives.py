@@ -282,21 +282,18 @@ def test_a_later_copy_shows_the_models_own_symbols_where_the_one_before_was_mask
     torch.testing.assert_close(seen[3], second)  # validation shows the references
 
 
-def test_checked_symbols_are_predicted_although_they_can_be_seen() -> None:
-    pairs = corpus()
-    objective = ConditionalMaskedObjective(model(ConditionalMasked), pairs, 0.0, Corruption(copies=3, check=0.5))
-    batch = objective.batch(pairs, torch.arange(30), gen())
-    seen = batch["chosen"] & batch["tokens"].ne(S.mask)
-    share = seen.sum() / (batch["tokens"].ne(S.mask) & batch["target"].ne(S.pad)).sum()
-    assert 0.35 < float(share) < 0.65 and int(batch["count"]) == int(batch["chosen"].sum())
-
-
-def test_a_share_of_sentences_has_its_last_symbols_masked() -> None:
-    tokens = torch.full((400, 9), 7)
-    candidates = torch.ones_like(tokens, dtype=torch.bool)
-    candidates[:, 7:] = False  # padding
-    _, chosen = Corruption(0.3, 0.9, last=0.5)(tokens, candidates, S, 40, gen())
-    assert not (chosen & ~candidates).any()
-    from_the_end = torch.arange(9) >= 7 - chosen.sum(1, keepdim=True)
-    share = (chosen == (from_the_end & candidates)).all(1).float().mean()
-    assert 0.45 < share < 0.65  # a random set is a suffix now and then
+def test_sentences_that_are_learned_forwards_add_their_log_likelihood() -> None:
+    pairs, rows = corpus(6), torch.arange(12)
+    sizes = Architecture(40, 16, 2, 2, 32, positions=24, forwards=True)
+    torch.manual_seed(0)
+    m = ConditionalMasked(sizes, S, ("de", "en"))
+    losses, counts = [], []
+    for share in (0.0, 1.0):
+        objective = ConditionalMaskedObjective(m, pairs, 0.0, Corruption(forwards=share)).eval()
+        batch = objective.batch(pairs, rows, gen())
+        counts.append(int(batch.pop("count")))
+        losses.append(float(objective(**batch).detach()))
+    causal = AutoregressiveObjective(m.forwards, pairs, 0.0, Corruption()).eval()
+    batch = causal.batch(pairs, rows, gen())
+    assert counts[1] - counts[0] == int(batch.pop("count"))
+    assert losses[1] - losses[0] == pytest.approx(float(causal(**batch).detach()), rel=1e-4)

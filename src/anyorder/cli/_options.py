@@ -29,6 +29,7 @@ class Rescore(StrEnum):
     written = "written"
     path = "path"
     pll = "pll"
+    forwards = "forwards"
     ar = "ar"
     marginal = "marginal"
 
@@ -97,7 +98,8 @@ RescoreOption = Annotated[
     typer.Option(
         "--rescore",
         help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
-        "pseudo log-likelihood, the autoregressive model, or log p(Y|X) over sampled paths (marginal).",
+        "pseudo log-likelihood, log p from left to right by the same model (forwards) or by the autoregressive one "
+        "beside it (ar), or log p(Y|X) over sampled paths (marginal).",
         rich_help_panel=PLAN,
     ),
 ]
@@ -115,8 +117,8 @@ OrderTemperature = Annotated[float, typer.Option(help="Of positions; 0 takes the
 Polish = Annotated[
     int,
     typer.Option(
-        help="Rounds of local search: parts of the best candidate are written anew, and kept if --rescore (ar or pll) "
-        "prefers the result.",
+        help="Rounds of local search: parts of the best candidate are written anew, and kept if --rescore "
+        "(forwards, ar or pll) prefers the result.",
         rich_help_panel=PLAN,
     ),
 ]

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from anyorder.cluster import formats
 from anyorder.cluster.job import Job
+from anyorder.cluster.rows import Content
 from anyorder.cluster.shards import ABOUT, LARGEST, SMALLEST
 
 SAMPLE = 200  # rows that are tried
@@ -67,7 +68,7 @@ def measure(job: Job, rows: int = SAMPLE) -> Rates:
     content = formats.read(shard.file.path, shard.span)
     good = [r for i, r in enumerate(content.records) if i not in content.problems][:rows]
     columns = {name: [record.get(name) for record in good] for name in (good[0] if good else {})}
-    some = formats.Content(good)
+    some = Content(good)
     texts = [text for text in columns.get(job.task.column, []) if isinstance(text, str)]
     opened({name: values[:4] for name, values in columns.items()})  # the first is slower
     begun = time.perf_counter()

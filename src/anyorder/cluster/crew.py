@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from anyorder.errors import AnyorderError, MissingError, ModelError, UsageError, first_line
+from anyorder.errors import AnyorderError, MissingError, ModelError, UsageError, first_line, no_memory
 
 TRIES = 3  # of a part that fails
 LOSSES = 5  # of a part whose worker vanishes: mostly that is not the part's fault
@@ -104,6 +104,8 @@ def attempt(do: Callable[[], Any]) -> Done | Failed:
     except OSError as error:
         return Failed(f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}", place=True)
     except Exception as error:
+        if no_memory(error):
+            return Failed("there is not enough memory", place=True)
         return Failed(f"{type(error).__name__}: {first_line(error)}")
 
 
@@ -194,6 +196,7 @@ class Shift:
         if isinstance(event, Lost):
             part.losses += 1
             del self.places[worker]
+            self.crew.dismiss(worker)  # it may only be out of its mind, and hold on to its place
             self.false_starts = 0
         else:
             part.failures += 1

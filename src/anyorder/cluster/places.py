@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import os
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import fsspec
 
@@ -86,6 +87,21 @@ def reading(path: str) -> Any:
         raise DataError(f"{path} does not exist") from None
     except (OSError, EOFError) as error:
         raise DataError(f"{path} can not be read: {getattr(error, 'strerror', None) or first_line(error)}") from None
+
+
+def packed(path: str) -> bool:
+    """Is it gzip? Known by its content."""
+    fs, name = file_system(path)
+    with reading(path), fs.open(name, "rb") as file:
+        return bool(file.read(2) == b"\x1f\x8b")
+
+
+def opened(path: str) -> IO[bytes]:
+    """The bytes of a file, unpacked."""
+    fs, name = file_system(path)
+    gzipped = packed(path)
+    file = fs.open(name, "rb")
+    return gzip.open(file) if gzipped else file  # type: ignore[return-value]
 
 
 def apart(inputs: list[Input], place: str, output: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anyorder.cluster.formats import ENDINGS, Span, size_of, spans
+from anyorder.cluster.formats import ENDINGS, size_of, spans
 from anyorder.cluster.places import Input
+from anyorder.cluster.rows import Span
 
 SMALLEST, LARGEST = 1 << 16, 1 << 22  # bytes of text in a shard: soon something is done; not much is lost
 ABOUT = 1000  # shards, where they would be neither too small nor too large

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line
+from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line, no_memory
 from anyorder.models import catalog
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
@@ -150,6 +150,8 @@ class Opened:
         except Exception as error:
             if len(rows) > 1:
                 return [answer for row in rows for answer in self._answers([row])]
+            if no_memory(error):  # the machine's fault, not the row's: another may have more, or this one later
+                raise
             return [Answer(error=first_line(error))]
 
     def translate(self, rows: list[tuple[str, ...]]) -> list[Answer]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anyorder.cluster import formats, places
+from anyorder.cluster.rows import Content
 from anyorder.cluster.shards import Report, Shard
 from anyorder.cluster.tasks import Opened, Task
 from anyorder.errors import DataError
@@ -78,7 +79,7 @@ class Worker:
         return report
 
 
-def done(opened: Opened, content: formats.Content) -> dict[str, list[Any]]:
+def done(opened: Opened, content: Content) -> dict[str, list[Any]]:
     """The new columns of a shard's rows; rows that could not be read have only their problem."""
     task, good = opened.task, [i for i in range(len(content.records)) if i not in content.problems]
     names = dict.fromkeys(name for i in good for name in content.records[i])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,6 +28,14 @@ class Cost:
     forwards: int = 0  # looks at the model: sequential passes, folded rows of one look counted once
     canvases: int = 0  # canvas rows passed through the model
     head_rows: int = 0  # rows projected onto the vocabulary
+
+    @classmethod
+    def total(cls, costs: Iterable[Cost]) -> Cost:
+        """Of several things together."""
+        out = cls()
+        for cost in costs:
+            out.add(cost)
+        return out
 
     def add(self, other: Cost) -> None:
         """What something else cost, as well."""

@@ -20,6 +20,7 @@ from anyorder.errors import AnyorderError
 from anyorder.models.catalog import locate
 from anyorder.models.folder import ModelFolder
 from anyorder.text.plan import Plan
+from anyorder.text.writing import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from anyorder.text.translator import Translator
 
 CHUNK = 100  # sentences
-Criterion = Literal["written", "pll", "ar"]
+Criterion = Literal["written", "pll", "forwards", "ar"]
 CRITERIA: dict[str, str] = {
     "written": "mean log p of each symbol when it was written",
     "pll": "mean pseudo log-likelihood",
+    "forwards": "mean log p from left to right by the same model",
     "ar": "mean log-likelihood of the autoregressive model",
 }
 
@@ -66,8 +68,8 @@ class Cell:
 
     def plan(self) -> Plan:
         """How to decode it."""
-        if self.causal:
-            return Plan.of(beam=self.beam)
+        if self.causal or self.order == FORWARDS:
+            return Plan.of(None if self.causal else FORWARDS, beam=self.beam)
         options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
         options["conditionals"] = self.conditionals
         if self.polish:
@@ -259,12 +261,13 @@ def _spent(before: Cost, after: Cost, start: float) -> Spent:
 def rescore(
     candidates: Sequence[Sequence[Candidate]], criterion: Criterion, translator: Translator, corpus: EvalSet
 ) -> tuple[list[list[float]], Spent]:
-    """Mean log p of each candidate, by the model itself or by the autoregressive one beside it."""
+    """Mean log p of each candidate, by the model itself, the autoregressive one within it or the one beside it."""
     model = _beside(translator) if criterion == "ar" else translator
     sources = translator.tokenizer.encode(corpus.sources, corpus.source_language)
     before, start = model.cost, time.process_time()
     flat = [(source, c.ids) for source, row in zip(sources, candidates, strict=True) for c in row]
-    values = iter(model.generator(corpus.target_language, corpus.source_language).score(flat))
-    end = 1 if criterion == "ar" else 0  # </s> counts
+    generator = model.generator(corpus.target_language, corpus.source_language)
+    values = iter((generator.forwards if criterion == FORWARDS else generator).score(flat))
+    end = 0 if criterion == "pll" else 1  # </s> counts
     scores = [[next(values) / (c.length + end) for c in row] for row in candidates]
     return scores, _spent(before, model.cost, start)

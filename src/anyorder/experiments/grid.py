@@ -1,15 +1,12 @@
-"""Which cells the paper's tables consist of, and in which order they are worth decoding."""
+"""Which cells the report's tables consist of: the paper's, and what came after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from anyorder.experiments import choices
 from anyorder.experiments.cells import Cell, Criterion
 from anyorder.experiments.generations import Watch
-from anyorder.experiments.results import Results, Row
-from anyorder.experiments.runner import Task
+from anyorder.experiments.results import Row
 
 LINEAR = ("uniform", "left2right", "least2most", "easy-first", "learned", "tuned")
 CONSTANT = ("uniform", "left2right", "least2most", "easy-first", "hard-first", "learned")
@@ -42,11 +39,18 @@ FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, 
     ("adaptive Gibbs, corrected, T = 20", "adaptive-gibbs(20)", "L", None, 1, 1),
     ("WINO 0.6/0.9", "wino(0.6, 0.9)", "L", None, 1, 1),
 )
-CHOICES = (  # what a user would pick from, at most 60 passes per sentence, as (name, order, beam, lengths)
-    ("mask-predict, T = 4, 1 length", "mask-predict(4)", 1, 1),
-    ("mask-predict, T = 4, 4 lengths", "mask-predict(4)", 1, 4),
-    ("mask-predict, T = 10, 5 lengths", "mask-predict(10)", 1, 5),
-    ("left2right, b = 4, 1 length", "left2right", 4, 1),
+CHOICES: tuple[tuple[str, str, int, int, Criterion], ...] = (  # at most 60 passes per sentence
+    ("forwards, greedy", "forwards", 1, 1, "written"),  # name, order, beam, lengths, chosen by
+    ("forwards, beam 4", "forwards", 4, 1, "written"),
+    ("mask-predict, T = 4, 1 length", "mask-predict(4)", 1, 1, "written"),
+    ("mask-predict, T = 4, 5 lengths", "mask-predict(4)", 1, 5, "written"),
+    ("mask-predict, T = 10, 5 lengths", "mask-predict(10)", 1, 5, "written"),
+    ("mask-predict, T = 4, 5 lengths, own rescoring", "mask-predict(4)", 1, 5, "forwards"),
+    ("mask-predict, T = 10, 5 lengths, own rescoring", "mask-predict(10)", 1, 5, "forwards"),
+    ("mask-predict, T = 10, 5 lengths, AR rescoring", "mask-predict(10)", 1, 5, "ar"),
+    ("left2right, T = L, own rescoring", "left2right", 1, 4, "forwards"),
+    ("easy-first, T = L, own rescoring", "easy-first", 1, 4, "forwards"),
+    ("left2right, b = 4, 1 length", "left2right", 4, 1, "written"),
 )
 DECIDING = ("uniform", "left2right", "least2most", "easy-first", "learned")  # does the order matter?
 COSTLY = 3  # the last of these are tried when all others are done
@@ -67,6 +71,7 @@ class Scope:
     learned: frozenset[str] = frozenset()  # directions that have a policy
     tuned: dict[str, str] = field(default_factory=dict)  # direction → order found by `anyorder tune`
     autoregressive: bool = True  # is there a baseline?
+    forwards: bool = False  # does the model contain an autoregressive one?
     distilled: bool = False  # was the model trained on the baseline's translations?
     criterion: Criterion = "written"  # how one of the length candidates is chosen
     limit: int = 100  # sentences of the paper's tables
@@ -165,11 +170,7 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
             rows[f"{order}, T = L, AR rescoring"] = linear(here, direction, order, "1", "L*")
         rows["left2right, b = 4, T = L, AR rescoring"] = linear(here, direction, "left2right", "4", "L*")
     if not scope.quick:
-        for name, order, beam, lengths in CHOICES:
-            cell = Cell(corpus, direction, order, beam=beam, lengths=lengths)
-            rows[name] = Row(cell, scope.criterion)
-            if scope.autoregressive:
-                rows[f"{name}, AR rescoring"] = Row(cell, "ar")
+        rows |= chosen(scope, corpus, direction)
     rows["easy-first, T = 10, ⌈L/T⌉"] = constant(here, direction, "easy-first", 10, "⌈L/T⌉")
     rows["least2most, T = 10, L→1"] = constant(here, direction, "least2most", 10, "L→1")
     if scope.autoregressive:
@@ -185,12 +186,23 @@ def headline(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
     return {name: row for name, row in rows.items() if row is not None}
 
 
+def chosen(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
+    """What a user would pick from, as far as the models that there are can do it."""
+    out = {}
+    for name, order, beam, lengths, criterion in CHOICES:
+        possible = scope.forwards or "forwards" not in (order, criterion)
+        if possible and (scope.autoregressive or criterion != "ar"):
+            by = scope.criterion if criterion == "written" else criterion
+            out[name] = Row(Cell(corpus, direction, order, beam=beam, lengths=lengths), by)
+    return out
+
+
 def whole(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
     """Rows of the first table for all sentences of a test set: the baseline, and what a user would pick from."""
     if scope.quick:
         return {}
-    chosen = ("autoregressive", *(name for name, *_ in CHOICES))
-    return {name: row for name, row in headline(scope, corpus, direction).items() if name.startswith(chosen)}
+    wanted = ("autoregressive", *(name for name, *_ in CHOICES))
+    return {name: row for name, row in headline(scope, corpus, direction).items() if name.startswith(wanted)}
 
 
 def deciding(scope: Scope, corpus: str, direction: str) -> dict[str, list[Row]]:
@@ -212,93 +224,3 @@ def watches(scope: Scope) -> list[Watch]:
         for order in orders
         if (name := scope.order(order, direction)) is not None
     ]
-
-
-# ---------------------------------------------------------------- what to do first
-
-
-def schedule(scope: Scope, results: Results) -> list[Task]:
-    """All tasks of a report, the most important first."""
-    greedy, beams, twice, widest = (
-        _linear_rows(scope, [s for s in scope.settings if s in some])
-        for some in (SETTINGS[:2], SETTINGS[2:4], SETTINGS[4:5], SETTINGS[5:])
-    )
-    tables = [*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets[:1])]
-    tables += [row for d in scope.directions for row in lengths(scope, d).values()]
-    chosen = [row for d in scope.directions for row in choices.criteria(scope, d).values()]
-    papers = [row for d in scope.directions for row in choices.lengths_chosen(scope, d).values()]
-    papers += [row for d in scope.directions for row in choices.conditionals(scope, d).values()]
-    sets = (scope.main, *scope.others)
-    deep = [row for corpus in sets for d in scope.directions for row in _deep(scope, corpus, d)]
-    first = [row for corpus in sets for d in scope.directions for row in headline(scope, corpus, d).values()]
-    cheapest = [row for corpus in sets for d in scope.directions for row in whole(scope, corpus, d).values()]
-    orders = [
-        row for corpus in sets for d in scope.directions for some in deciding(scope, corpus, d).values() for row in some
-    ]
-    cheap, costly = _frontier_rows(scope, scope.directions[:1])
-    out: list[Task] = [*_jobs(results, tables, scope.limit)]
-    out += [*_jobs(results, deep, min(EARLY, scope.headline)), *watches(scope)]
-    out += _jobs(results, [*beams, *cheap, *twice, *chosen], scope.limit)
-    out += _jobs(results, deep, scope.headline)
-    out += _jobs(results, papers, scope.limit)
-    out += _jobs(results, [*costly, *_constant_rows(scope, scope.budgets[1:])], scope.limit)
-    cheap, costly = _frontier_rows(scope, scope.directions[1:])
-    out += _jobs(results, [*cheap, *costly], scope.limit)
-    out += _jobs(results, first, scope.headline)
-    out += _jobs(results, widest, scope.limit)
-    out += _jobs(results, [*cheapest, *orders], EVERYTHING)
-    return list(dict.fromkeys(out))
-
-
-def _jobs(results: Results, rows: list[Row], sentences: int) -> Iterator[Task]:
-    """Chunk by chunk, all rows at once, so that they can be compared early."""
-    every = [results.jobs(row, sentences) for row in rows]
-    for start in sorted({job.start for jobs in every for job in jobs}):
-        yield from (job for jobs in every for job in jobs if job.start == start)
-
-
-def _frontier_rows(scope: Scope, directions: tuple[str, ...]) -> tuple[list[Row], list[Row]]:
-    """Those of the frontier that cost little, and those that cost much."""
-    rows = [list(frontier(scope, d).values()) for d in directions]
-    return [r for some in rows for r in some[:-COSTLY]], [r for some in rows for r in some[-COSTLY:]]
-
-
-def _baselines(scope: Scope) -> list[Row]:
-    beams = (1,) if scope.quick else (1, 4)
-    return [row for d in scope.directions for b in beams if (row := baseline(scope, d, b)) is not None]
-
-
-def _linear_rows(scope: Scope, settings: list[tuple[str, str]]) -> list[Row]:
-    rows = []
-    for beam, steps in settings:
-        for direction in scope.directions:
-            for order in scope.columns:
-                seeds = scope.seeds if order == "uniform" and (beam, steps) == ("1", "L") else 1
-                rows += [linear(scope, direction, order, beam, steps, seed) for seed in range(seeds)]
-    return [row for row in rows if row is not None]
-
-
-def _constant_rows(scope: Scope, budgets: tuple[int, ...]) -> list[Row]:
-    rows = [
-        constant(scope, direction, order, budget, count)
-        for budget in budgets
-        for direction in scope.directions
-        for count in scope.counts
-        for order in scope.constant_columns
-    ]
-    return [row for row in rows if row is not None]
-
-
-def _deep(scope: Scope, corpus: str, direction: str) -> list[Row]:
-    """The rows of the headline table that answer its question: is the best strategy as good as the baseline?"""
-    rows = headline(scope, corpus, direction)
-    wanted = (
-        "autoregressive",
-        "left2right",
-        "easy-first, T = L",
-        "learned, T = L",
-        "least2most, T = 10",
-        "mask-predict",
-        "several orders",
-    )
-    return [row for name, row in rows.items() if name.startswith(wanted)]

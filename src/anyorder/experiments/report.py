@@ -96,6 +96,20 @@ def steps_of(trace: Trace, reference: str) -> list[str]:
     return [*out, f"(target)  {reference}"]
 
 
+def without_empty(blocks: Sequence[Block]) -> list[Block]:
+    """Without tables that have no rows, and then without headings and openings ("…:") of nothing."""
+    out: list[Block] = []
+    for block in reversed(blocks):
+        if isinstance(block, Shown) and not block.table.rows:
+            continue
+        follows = out[-1] if out else None
+        opens = isinstance(block, Text) and block.text.endswith(":") and not isinstance(follows, Shown)
+        bare = isinstance(block, Heading) and (follows is None or isinstance(follows, Heading))
+        if not (opens or bare):
+            out.append(block)
+    return out[::-1]
+
+
 # ---------------------------------------------------------------- Markdown
 
 

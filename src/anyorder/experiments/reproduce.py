@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.experiments import choices, energy, figures, grid, tables
+from anyorder.experiments import choices, costs, energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.claims import findings
 from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
@@ -15,9 +15,22 @@ from anyorder.experiments.findings import Finding
 from anyorder.experiments.generations import Watched, watched
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.orders import Cluster, clusters, monotone_share
-from anyorder.experiments.report import Block, Figure, Heading, Shown, Steps, Text, Viewer, markdown, page, steps_of
+from anyorder.experiments.report import (
+    Block,
+    Figure,
+    Heading,
+    Shown,
+    Steps,
+    Text,
+    Viewer,
+    markdown,
+    page,
+    steps_of,
+    without_empty,
+)
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, Spread, run_all
+from anyorder.experiments.schedule import schedule
 from anyorder.experiments.tables import TextTable, title
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
@@ -48,11 +61,12 @@ def reproduce(
     identity = identify(model)
     policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
     scope = replace(
-        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity, distilled=_distilled(model)
-    )
+        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity, distilled=_distilled(model),
+        forwards=_forwards(model),
+    )  # fmt: skip
     setting = Setting(model, data, cache or out / "cells", identity)
     results = Results(setting.store, data)
-    left = run_all(grid.schedule(scope, results), setting, jobs, minutes, spread)
+    left = run_all(schedule(scope, results), setting, jobs, minutes, spread)
     write_report(results, scope, out, model, left)
     return Written(out, left)
 
@@ -62,11 +76,19 @@ def _distilled(model: str) -> bool:
     return folder is not None and bool((folder.story or {}).get("distilled"))
 
 
+def _forwards(model: str) -> bool:
+    folder = locate(model)
+    architecture = {} if folder is None else (folder.config or {}).get("architecture") or {}
+    return bool(architecture.get("forwards"))
+
+
 def write_report(results: Results, scope: Scope, out: Path, model: str, left: int = 0) -> None:
     """Everything that is known, as files."""
     out.mkdir(parents=True, exist_ok=True)
     seen = _seen(results, scope)
-    blocks = [*_opening(results, scope, model, left), *_tables(results, scope), *_generations(scope, seen)]
+    blocks = without_empty(
+        [*_opening(results, scope, model, left), *_tables(results, scope), *_generations(scope, seen)]
+    )
     for block in blocks:
         if isinstance(block, Figure):
             (out / f"{block.name}.svg").write_text(block.svg, encoding="utf-8")
@@ -77,7 +99,7 @@ def write_report(results: Results, scope: Scope, out: Path, model: str, left: in
     rows = list(dict.fromkeys(all_rows(scope)))
     lines = [record(m) for row in rows if (m := results.measure(row, results.ready(row))) is not None]
     (out / "results.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
-    times = markdown([Heading("Seconds", 1), Shown(tables.timings(results, scope, rows))])
+    times = markdown([Heading("Seconds", 1), Shown(costs.timings(results, scope, rows))])
     (out / "timings.md").write_text(times, encoding="utf-8")
 
 
@@ -125,7 +147,7 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
         Shown(_verdicts(judged)),
         *(Shown(_evidence(f), f"{f.number}: {f.verdict}, {len(f.rows)} comparisons") for f in judged if f.rows),
         Heading("How good, and at what cost"),
-        *(Shown(tables.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
+        *(Shown(costs.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
         *_whole_sets(results, scope),
         *_orders(results, scope),
     ]
@@ -133,15 +155,15 @@ def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Bloc
 
 def _whole_sets(results: Results, scope: Scope) -> list[Block]:
     """What has all sentences of a test set, where the table before it has fewer."""
-    every = [tables.whole(results, scope, corpus) for corpus in (scope.main, *scope.others)]
+    every = [costs.whole(results, scope, corpus) for corpus in (scope.main, *scope.others)]
     more = [table for table in every if any(int(row[2]) > scope.headline for row in table.rows)]
     return [Heading("On whole test sets"), *map(Shown, more)] if more else []
 
 
 def _orders(results: Results, scope: Scope) -> list[Block]:
     """Does the order matter? Where anything of it is measured."""
-    every = [tables.orders(results, scope, corpus) for corpus in (scope.main, *scope.others)]
-    done = [table for table in every if any(row[2] != tables.MISSING for row in table.rows)]
+    every = [costs.orders(results, scope, corpus) for corpus in (scope.main, *scope.others)]
+    done = [table for table in every if table.rows]
     return [Heading("Does the order matter?"), *map(Shown, done)] if done else []
 
 
@@ -158,25 +180,23 @@ def _tables(results: Results, scope: Scope) -> list[Block]:
     out: list[Block] = [Heading("Table 1: linear time"), Shown(tables.table1(results, scope))]
     for direction in scope.directions:
         rows = tables.linear_rows(scope, direction)
-        out.append(
-            Shown(tables.details(results, rows, ["b", "T", "order"]), f"{title(direction)}: costs, significance")
-        )
+        out.append(Shown(costs.details(results, rows, ["b", "T", "order"]), f"{title(direction)}: costs, significance"))
     out += [Heading("Table 2: length candidates"), Shown(tables.table2(results, scope))]
     out += [Text("Which of the candidates is taken matters:"), Shown(tables.criteria(results, scope))]
     for direction in scope.directions:
         if both := choices.lengths_chosen(scope, direction):
             name = f"{title(direction)}: our choice of a length and the paper's, b = 1, T = L"
-            out.append(Shown(tables.details(results, both, ["chosen by", "order"]), name))
+            out.append(Shown(costs.details(results, both, ["chosen by", "order"]), name))
     out += [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
     for direction in scope.directions:
         rows = tables.constant_rows(scope, direction)
         out.append(
-            Shown(tables.details(results, rows, ["T", "o_t", "order"]), f"{title(direction)}: costs, significance")
+            Shown(costs.details(results, rows, ["T", "o_t", "order"]), f"{title(direction)}: costs, significance")
         )
     for direction in scope.directions:
         if both := choices.conditionals(scope, direction):
             name = f"{title(direction)}: written positions judged as they stand (visible) and as in the paper (masked)"
-            out.append(Shown(tables.details(results, both, ["decoder", "conditionals"]), name))
+            out.append(Shown(costs.details(results, both, ["decoder", "conditionals"]), name))
     out += [Heading("Comparison with other constant-time models"), Shown(tables.comparison(results, scope))]
     out.append(Heading("What the paper could not have"))
     points = {title(d): _points(results, scope, d) for d in scope.directions}
@@ -186,7 +206,7 @@ def _tables(results: Results, scope: Scope) -> list[Block]:
         out.append(Figure("frontier", svg, "Quality against passes. Joined: nothing cheaper is as good."))
     for direction in scope.directions:
         rows = tables.frontier_rows(scope, direction)
-        out.append(Shown(tables.details(results, rows, ["decoder"]), f"{title(direction)}: costs, significance"))
+        out.append(Shown(costs.details(results, rows, ["decoder"]), f"{title(direction)}: costs, significance"))
     return out
 
 

@@ -153,7 +153,7 @@ def _sums(
     candidates: Sequence[Sequence[Candidate]], means: Sequence[Sequence[float]], criterion: Criterion
 ) -> list[list[float]]:
     """Σ log p of each candidate, from its mean; an autoregressive model's has </s> in it."""
-    end = criterion == "ar"
+    end = criterion != "pll"
     each = zip(candidates, means, strict=True)
     return [[m * (c.length + end) for c, m in zip(*both, strict=True)] for both in each]
 

@@ -94,11 +94,18 @@ class Autoregressive(nn.Module):
 
     kind = "autoregressive"
 
-    def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        architecture: Architecture,
+        special: SpecialIds,
+        languages: tuple[str, ...],
+        halves: tuple[Transformer, Transformer] | None = None,  # an encoder and a decoder that another model has too
+    ) -> None:
         super().__init__()
         self.architecture, self.special, self.languages = architecture, special, languages
-        self.encoder = Transformer(architecture)
-        self.decoder = Transformer(architecture.decoder, cross=True)
+        if halves is None:
+            halves = Transformer(architecture), Transformer(architecture.decoder, cross=True)
+        self.encoder, self.decoder = halves
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.memory import Memory
 from anyorder.models.transformer import Architecture, Columns, Transformer, grow
 from anyorder.models.translation import (
@@ -53,16 +56,28 @@ class EncodedContext:
         )
 
 
+def sight(tokens: Tensor, real: Tensor, mask_id: int) -> Tensor:
+    """Which columns each column sees: (N, 1, L, L) bool, from delimited tokens (N, L) and which of them are real.
+
+    A masked column sees all. A written one sees what is written: all of it if the column after it is masked, for then
+    a symbol is read off it, and otherwise what is on its left.
+    """
+    masked = tokens.eq(mask_id)
+    reads = F.pad(masked[:, 1:], (0, 1))[:, :, None]  # (N, L, 1) the next column is masked
+    left = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=tokens.device).tril()
+    return (real[:, None] & (masked[:, :, None] | (~masked[:, None] & (left | reads))))[:, None]
+
+
 class ConditionalMasked(nn.Module):
     """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019).
 
-    With `architecture.shift` y_i is read off the state of column i − 1 (the delimiter before the first symbol is column
-    −1) and not of column i: an autoregressive decoder that becomes this model then has to learn to look to its right,
-    and nothing anew.
+    With `architecture.forwards` it contains an autoregressive model. y_i is read off the state of column i − 1 (the
+    delimiter before the first symbol is column −1), and `sight` says which columns a column sees: behind a written
+    beginning with nothing but masks after it, what a causal decoder sees. So p(y_i | y_<i, X) is an autoregressive
+    model's, and one that becomes this model has only to learn what to do with symbols on the right.
     """
 
     kind = "cmlm"
-    order = "left2right"  # how it writes unless it is told otherwise: the best on validation data
 
     def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
@@ -72,7 +87,25 @@ class ConditionalMasked(nn.Module):
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = special.mask, special.pad
-        self.first = 0 if architecture.shift else 1  # the delimited column that the first symbol is read off
+        self.first = (
+            0 if architecture.shift or architecture.forwards else 1
+        )  # the delimited column that the first symbol is read off
+
+    @property
+    def order(self) -> str:
+        """How it writes unless it is told otherwise: the best on validation data."""
+        return "forwards" if self.architecture.forwards else "left2right"
+
+    @cached_property
+    def forwards(self) -> Autoregressive:
+        """The autoregressive model that is contained in this one, where there is one: the same weights, and a cache.
+
+        Its p(y_i | y_<i, X) are this model's where y_<i stands, nothing else does, and the end is open.
+        """
+        if not self.architecture.forwards:
+            raise AttributeError("no autoregressive model is contained in one without `forwards`")
+        halves = self.encoder, self.decoder
+        return Autoregressive(self.architecture, self.special, self.languages, halves)
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -107,6 +140,8 @@ class ConditionalMasked(nn.Module):
         target, real = delimited(tokens, self.special, context.close)
         check_length(target.shape[1], self.architecture.positions, "a target")
         mask = None if bool(real.all()) else real[:, None, None]
+        if self.architecture.forwards:
+            mask = sight(target, real, self.mask_id)
         states: Tensor = self.decoder(target, None, context.target_lang, mask, memory=context.memory, columns=columns)
         return states
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,7 +33,8 @@ class Architecture:
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
-    shift: bool = False  # a masked decoder reads a symbol off the state before it, as an autoregressive one does
+    shift: bool = False  # a masked decoder reads a symbol off the state before it, as an autoregressive one does …
+    forwards: bool = False  # … and is an autoregressive one where a beginning stands and nothing else
 
     @property
     def decoder(self) -> Architecture:
@@ -202,12 +204,14 @@ class Transformer(nn.Module):
             zip(self.attentions, self.layer_norm1, self.ffns, self.layer_norm2, strict=True)
         ):
             read = columns if i == last else None
+            seen = mask if read is None else _rows_of(mask, read)
 
-            def attend(h: Tensor, some: Tensor, i: int = i, own: Attention = attention) -> Tensor:  # type: ignore[assignment]
+            def attend(h: Tensor, some: Tensor, i: int = i, own: Any = attention, seen: Tensor | None = seen) -> Tensor:
                 q, k, v = own.project(h, None if some is h else some)
                 if cache is not None and positions is not None:
                     k, v = cache.put(i, positions, k, v, end)
-                return own.attend(q, k, v, mask, causal)
+                out: Tensor = own.attend(q, k, v, seen, causal)
+                return out
 
             x = self._add(x, norm1, attend, read)
             if memory is not None:
@@ -250,6 +254,13 @@ def at_columns(x: Tensor, columns: Columns) -> Tensor:
     N, L, D = x.shape
     rows = columns + L * torch.arange(N, device=x.device)[:, None]  # of the flattened x: several times faster than
     return x.flatten(0, 1).index_select(0, rows.flatten()).view(N, -1, D)  # a gather with the columns repeated D times
+
+
+def _rows_of(mask: Tensor | None, columns: Columns) -> Tensor | None:
+    """What `columns` see of a mask that says it for every column, (N, 1, L, S) → (N, 1, C, S)."""
+    if mask is None or mask.dim() < 4 or mask.shape[2] == 1:
+        return mask
+    return at_columns(mask[:, 0], columns)[:, None]
 
 
 def key_mask(lengths: Tensor, width: int) -> Tensor | None:

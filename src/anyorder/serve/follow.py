@@ -61,7 +61,8 @@ class Prefix:
 
     def begin(self, decode: Decode, generator: Generator, wanted: Wanted, start: int = 0) -> None:
         """A text is going to be written, from `start` on its canvas."""
-        plans = wanted.plan.each
+        generator, plan = generator.carried_by(wanted.plan)
+        plans = plan.each
         self._wanted, self._start = wanted, start
         blank = generator.direction is not None and not generator.causal  # lengths are proposed
         self._expected = len(plans) * (wanted.plan.search.lengths if blank else 1)

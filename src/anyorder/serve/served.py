@@ -39,9 +39,10 @@ class Served(Generator):
         self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
     ) -> list[list[list[Hypothesis]]]:
         """As everywhere; with `keep` rows do not share batches, so that each knows what it cost."""
+        carrier, plan = self.inner.carried_by(plan, inputs)
         for one in plan.each:
-            self._check(self.inner.decoder(one))
-        written: list[list[list[Hypothesis]]] = self._ask(_Write(self.inner, inputs, plan, TICKET.get().listener, keep))
+            self._check(carrier.decoder(one))
+        written: list[list[list[Hypothesis]]] = self._ask(_Write(carrier, inputs, plan, TICKET.get().listener, keep))
         meters = self.engine.meters.tokens
         meters.labels("read").inc(sum(len(one.source) for one in inputs))
         meters.labels("written").inc(sum(len(h.ids) for each in written for some in each for h in some))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -61,3 +61,11 @@ def batches(
             widest = sizes[i]
         out[-1].append(i)
     return out
+
+
+def windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
+    """Inputs by their sizes: like ones together, to be encoded together; some hundred of them at a time."""
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i], reverse=True)
+    for start in range(0, len(order), WINDOW):
+        window = order[start : start + WINDOW]
+        yield [[window[i] for i in part] for part in batches([sizes[i] for i in window], alike=ALIKE)]

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -28,13 +29,13 @@ from anyorder.errors import PlanError, TextError
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
-from anyorder.text.batching import ALIKE, TOKEN_BUDGET, WINDOW, Progress, batches, padded, seeds, silent
+from anyorder.text.batching import TOKEN_BUDGET, Progress, batches, padded, seeds, silent, windows
 from anyorder.text.effort import expected
-from anyorder.text.plan import LIMITS, WHOLE, Choosing, Plan, changed
+from anyorder.text.plan import WHOLE, Choosing, Plan, check_causal
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole
+from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once
 from anyorder.text.search import Found, alive, search
-from anyorder.text.writing import COMPOSED
+from anyorder.text.writing import COMPOSED, FORWARDS
 
 _METER = Lock()  # batches that run side by side add to one cost
 
@@ -50,11 +51,37 @@ class Generator:
     beside: Callable[[], Generator] | None = None  # the autoregressive model that rescores, made when it is needed
     name: str = "model"
     cost: Cost = field(default_factory=Cost)  # of everything this generator has done
+    whole: Generator | None = None  # of the autoregressive model within another: that other's generator
 
     @property
     def causal(self) -> bool:
         """Does it write from left to right only, to its own <eos>?"""
         return getattr(self.model, "kind", "") == "autoregressive"
+
+    @cached_property
+    def forwards(self) -> Generator:
+        """The generator of the autoregressive model that this one's model contains; what it does costs the same."""
+        if self.causal:
+            return self
+        if not hasattr(self.model, FORWARDS):
+            raise PlanError(f"{self.name} contains no autoregressive model: {FORWARDS!r} is not for it")
+        beside, name = self.beside, self.name
+        return Generator(self.model.forwards, self.direction, beside=beside, name=name, cost=self.cost, whole=self)
+
+    def settled(self, plan: Plan, given: bool = False) -> Plan:
+        """With the order of the model's kind where a plan has none; for `given` canvases, one that can fill them."""
+        own = getattr(self.model, "order", COMPOSED)
+        return plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
+
+    def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
+        """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""
+        given = any(one.canvases for one in inputs)
+        plan = self.settled(plan, given)
+        if self.causal or plan.writing.order != FORWARDS:
+            return self, plan
+        if given:
+            raise PlanError(f"{FORWARDS} writes whole texts to their own end: take another order to fill a canvas")
+        return self.forwards, replace(plan, writing=replace(plan.writing, order=None))
 
     @property
     def way(self) -> str:
@@ -100,10 +127,13 @@ class Generator:
         self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
-        decoders = [(one, self.decoder(one)) for one in self.settled(plan).each]
+        carrier, plan = self.carried_by(plan, inputs)
+        if carrier is not self:
+            return carrier.write(inputs, plan, keep=keep, progress=progress)
+        decoders = [(one, self.decoder(one)) for one in plan.each]
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
-        for window in _windows([i.size for i in inputs]):
+        for window in windows([i.size for i in inputs]):
             made = side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan), window)
             jobs = [
                 (some, batch, rows, one, decoder)
@@ -141,7 +171,7 @@ class Generator:
     def spend(self, cost: Cost) -> None:
         """Add to what this generator has cost."""
         with _METER:
-            self.cost = total([self.cost, cost])
+            self.cost.add(cost)
 
     # ------------------------------------------------------------------ step by step
 
@@ -200,17 +230,15 @@ class Generator:
         with torch.inference_mode():
             lengths, logp = length.propose(torch.tensor(sizes), min(n, self.room), context)
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
-        return [list(_once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]
-
-    def settled(self, plan: Plan) -> Plan:
-        """A plan without an order has the one of the model's kind."""
-        return plan if self.causal else plan.settled(getattr(self.model, "order", COMPOSED))
+        return [list(once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]
 
     def decoder(self, plan: Plan) -> Decoder:
         """The composition of a plan with one order, for this model: it writes text only."""
-        plan = self.settled(plan)
+        carrier, plan = self.carried_by(plan)
+        if carrier is not self:
+            return carrier.decoder(plan)
         if self.causal:
-            _check_causal(plan, self.name)
+            check_causal(plan, self.name)
             return replace(
                 recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )
@@ -245,10 +273,14 @@ class Generator:
     # ------------------------------------------------------------------ scores of whole texts
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """log p of whole (source, target) pairs, by this model (rescore "pll") or the one beside it ("ar")."""
+        """log p of whole (source, target) pairs, by this model (rescore "pll"), by the autoregressive one within it
+        ("forwards") or by the one beside it ("ar")."""
         if choosing.rescore == "ar" and self.beside is None:
             raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
-        scorer = self.beside() if choosing.rescore == "ar" and self.beside is not None else self
+        if choosing.rescore == "ar" and self.beside is not None:
+            scorer = self.beside()
+        else:
+            scorer = self.forwards if choosing.rescore == FORWARDS else self.whole or self
         each = zip(scorer.score(pairs), pairs, strict=True)
         return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
 
@@ -269,37 +301,3 @@ class Generator:
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """log p of each symbol that counts, given all the others (causal: those before it)."""
         return scoring.log_probs(self, wholes)
-
-
-def _windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
-    """Inputs by their sizes: like ones together, to be encoded together; some hundred of them at a time."""
-    order = sorted(range(len(sizes)), key=lambda i: sizes[i], reverse=True)
-    for start in range(0, len(order), WINDOW):
-        window = order[start : start + WINDOW]
-        yield [[window[i] for i in part] for part in batches([sizes[i] for i in window], alike=ALIKE)]
-
-
-def _once(canvases: Iterable[Canvas]) -> Iterable[Canvas]:
-    """Of canvases of the same length the likeliest, which comes first; none that can not be."""
-    seen: dict[int, Canvas] = {}
-    for canvas in canvases:
-        if not seen or canvas.log_length > -torch.inf:
-            seen.setdefault(len(canvas.tokens), canvas)
-    return seen.values()
-
-
-def _check_causal(plan: Plan, name: str) -> None:
-    """Refuse what has no meaning for a model that writes from left to right to its own end."""
-    if plan.choosing.rescore == "marginal":
-        raise PlanError(f"{name} writes in one order, so there is one path to a text: rescore 'path' is its score")
-    free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
-    for option in changed(plan.writing) + changed(plan.search):
-        if option not in free:
-            raise PlanError(
-                f"{name} writes from left to right to its own end: {option} could have no effect (leave it out)"
-            )
-
-
-def total(costs: Sequence[Cost]) -> Cost:
-    """The sum of several costs."""
-    return Cost(sum(c.forwards for c in costs), sum(c.canvases for c in costs), sum(c.head_rows for c in costs))

@@ -14,11 +14,11 @@ from anyorder.core import Decoder, Order, fixed
 from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
 from anyorder.text.checks import positive, whole_number
-from anyorder.text.writing import COMPOSED, Writing
+from anyorder.text.writing import COMPOSED, FORWARDS, Writing
 
-Rescore = Literal["written", "path", "pll", "ar", "marginal"]
+Rescore = Literal["written", "path", "pll", "forwards", "ar", "marginal"]
 Normalise = Literal["mean", "sum"]
-WHOLE = ("pll", "ar")  # scores of a text, however it was written
+WHOLE = ("pll", "forwards", "ar")  # scores of a text, however it was written
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Choosing:
         if self.rescore != "marginal" and self.samples != Choosing.samples:
             raise PlanError("samples are those of rescore 'marginal': leave them out, or choose by that")
         if self.polish and self.rescore not in WHOLE:
-            raise PlanError("polish compares whole candidates: choose them by rescore 'ar' or 'pll'")
+            raise PlanError("polish compares whole candidates: choose them by rescore 'forwards', 'ar' or 'pll'")
 
     def of(self, score: float, length: int) -> float:
         """What a candidate of `length` symbols is worth, from the score Σ log p of the whole."""
@@ -99,8 +99,9 @@ class Plan:
         return tuple(replace(self, writing=one) for one in self.writing.each)
 
     def settled(self, own: str = COMPOSED) -> Plan:
-        """With an order where none was given: a model's `own`, which a beam, with one position per step, cannot be."""
-        return replace(self, writing=self.writing.settled(COMPOSED if self.search.searches else own))
+        """With an order where none was given: a model's `own`, if a beam, with one position per step, can be that."""
+        possible = own == FORWARDS or not self.search.searches
+        return replace(self, writing=self.writing.settled(own if possible else COMPOSED))
 
     def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""
@@ -135,7 +136,7 @@ class Plan:
     def check(self) -> Plan:
         """This plan, if it makes sense; what a model's own learned order is, is known once the model is."""
         for one in self.each:
-            if one.writing.order != "learned":
+            if one.writing.order not in ("learned", FORWARDS):
                 one.decoder()
         return self
 
@@ -159,6 +160,18 @@ _WHY = {
 def changed(part: Writing | Search | Choosing) -> list[str]:
     """The options that are not what they are by default."""
     return [f.name for f in fields(part) if getattr(part, f.name) != f.default]
+
+
+def check_causal(plan: Plan, name: str) -> None:
+    """Refuse what has no meaning where a text is written from left to right to its own end."""
+    if plan.choosing.rescore == "marginal":
+        raise PlanError(f"{name} writes in one order, so there is one path to a text: rescore 'path' is its score")
+    free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
+    for option in changed(plan.writing) + changed(plan.search):
+        if option not in free:
+            raise PlanError(
+                f"{name} writes from left to right to its own end: {option} could have no effect (leave it out)"
+            )
 
 
 def planned(method: str, takes: tuple[str, ...], plan: Plan | None, options: Mapping[str, Any]) -> Plan:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -75,3 +75,12 @@ class Scored(NamedTuple):
 
     ids: tuple[int, ...]
     logp: tuple[float, ...]
+
+
+def once(canvases: Iterable[Canvas]) -> Iterable[Canvas]:
+    """Of canvases of the same length the likeliest, which comes first; none that can not be."""
+    seen: dict[int, Canvas] = {}
+    for canvas in canvases:
+        if not seen or canvas.log_length > -torch.inf:
+            seen.setdefault(len(canvas.tokens), canvas)
+    return seen.values()

@@ -14,7 +14,7 @@ from anyorder.errors import TextError
 from anyorder.text.batching import Progress, silent
 from anyorder.text.blanks import no_text
 from anyorder.text.effort import expected
-from anyorder.text.generator import Generator, total
+from anyorder.text.generator import Generator
 from anyorder.text.plan import OPTIONS, WRITING, Plan, planned
 from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ranked
 from anyorder.text.rows import Canvas, Input
@@ -54,7 +54,7 @@ class Translator:
     @property
     def cost(self) -> Cost:
         """Of everything this translator has done."""
-        return total([generator.cost for generator in self._generators.values()])
+        return Cost.total(generator.cost for generator in self._generators.values())
 
     def direction(self, to: str, source: str | None) -> tuple[str, str]:
         """(source language, target language), checked."""
@@ -131,10 +131,11 @@ class Translator:
             raise TextError(problems[0])
         if not inputs:
             return
+        generator, plan = generator.carried_by(plan)
         decoder = generator.decoder(plan)
         expected(generator, [inputs[0]], [(plan, decoder)]).allow(plan, self.name)
         batch = generator.prepare([inputs[0]], plan).take([0])
-        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, decoder)):
+        for t, taken in enumerate(unroll(generator.model, batch.context, batch.state, decoder)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, self._text(tokens, to))
@@ -258,7 +259,7 @@ class Translator:
             self._strings, direction="-".join(direction), source=text,
             source_tokens=self.tokenizer.tokens(given.source), log_length=h.log_length, text=h.text,
         )  # fmt: skip
-        if self.causal:  # its canvas is as long as a translation may be: show what was used of it
+        if trace.recipe == "autoregressive":  # its canvas is as long as a translation may be: show what was used of it
             end = 1 + max(position for step in trace.steps for position in step.positions)
             trace = replace(trace, canvas=trace.canvas[:end], tokens=trace.tokens[:end])
         return trace

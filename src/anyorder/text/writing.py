@@ -45,6 +45,7 @@ REGIONS: dict[str, Callable[..., Region]] = {
     "dilated": dilated,
 }  # fmt: skip
 COMPOSED = "easy-first"  # the order that other options compose with, where none is given
+FORWARDS = "forwards"  # the order of models that contain an autoregressive one: from left to right to their own </s>
 SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
 
 
@@ -112,6 +113,10 @@ class Writing:
         names = [name.strip() for name in self.order.split("|")]
         if not all(names):
             raise PlanError(f"order {self.order!r}: a name is missing beside |")
+        if FORWARDS in names:
+            raise PlanError(
+                f"{FORWARDS} writes to its own end, other orders to a length: they have no lengths to share"
+            )
         return tuple(replace(self, order=name) for name in names)
 
     def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
@@ -190,6 +195,8 @@ class Writing:
             raise PlanError(f"{order!r} is several orders: what they write can be compared, but here is one text")
         if order in own:
             return own[order]
+        if order == FORWARDS:
+            raise PlanError(f"{FORWARDS} is for models that write an end of their own: take left2right for this one")
         if order.endswith(".safetensors"):
             from anyorder.models.policy import Policy
 

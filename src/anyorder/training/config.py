@@ -64,7 +64,7 @@ class Sizes:
     gelu: str = "erf"
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of models with an encoder and a decoder; 0: as many as `layers`
-    shift: bool = False  # cmlm: symbols are read off the state before them, as in an autoregressive model to start from
+    forwards: bool = False  # cmlm: an autoregressive model is contained in it, behind a written beginning
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,11 @@ class Stage:
     mask_high: float = 1.0
     mask_per_batch: bool = False  # the authors' code: one ratio a batch
     mask_bert: bool = False  # the authors' code: of the chosen symbols 80 % masked, 10 % random, 10 % kept
-    mask_last: float = 0.0  # share of sentences whose last symbols are masked, as when writing from left to right
     copies: int = 1  # cmlm: masked copies of a target for each time its source is encoded …
-    own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols …
-    check: float = 0.0  # … and the share of visible symbols that are predicted too
+    own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols
+    forwards: float = (
+        0.0  # cmlm with `forwards`: share of sentences that are learned from left to right too, up to </s>
+    )
     average: float = 0.999  # decay of the weights' moving average, which is what is validated and kept
     precision: str = "auto"  # auto (bf16 where the hardware has it) | float32 | bf16
     validate: int = 500  # updates between validations

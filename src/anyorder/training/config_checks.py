@@ -47,6 +47,10 @@ def check(config: Config) -> None:
         _must(own, f"{where}: every stage needs a name of its own, without slashes")
         _must(stage.name not in config.distill, f"{where}: [distill] has that name too")
         _check_stage(stage, where)
+        contained = stage.forwards == 0 or config.model.forwards
+        _must(
+            contained, f"{where}: forwards needs a model that contains an autoregressive one: [model] forwards = true"
+        )
         ways = ["-".join(data.languages), "-".join(reversed(data.languages))]
         _must(
             stage.direction in ("", *ways),
@@ -129,10 +133,10 @@ def _check_stage(stage: Stage, where: str) -> None:
     directed = stage.direction and stage.objective == "masked-lm"
     _must(not directed, f"{where}: masked-lm learns from single sentences, which have no direction")
     _must(0 <= stage.mask_low <= stage.mask_high <= 1, f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
-    plain = (stage.copies, stage.own, stage.check) == (1, 0.0, 0.0)
-    cmlm = f"{where}: copies, own and check are settings of cmlm, where the source is encoded apart"
+    plain = (stage.copies, stage.own, stage.forwards) == (1, 0.0, 0.0)
+    cmlm = f"{where}: copies, own and forwards are settings of cmlm, where the source is encoded apart"
     _must(stage.objective == "cmlm" or plain, cmlm)
-    for name in ("mask_last", "own", "check"):
+    for name in ("own", "forwards"):
         value = getattr(stage, name)
         _must(0 <= value <= 1, f"{where}: {name} is a share, between 0 and 1, not {value!r}")
     shown = stage.own == 0 or stage.copies >= 2

@@ -47,16 +47,9 @@ def canvas(sides: list[tuple[Ragged, Tensor, int]], special: SpecialIds) -> Fill
     return Filled(tokens, positions, languages, side, None if bool(real.all()) else real[:, None, None])
 
 
-def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator, last: float = 0.0) -> Tensor:
-    """Of the candidates (B, W) bool of each row, ⌈ratio·n⌉ (at least one): (B, W) bool.
-
-    They are drawn at random, but in a share `last` of the rows they are the last ones.
-    """
+def choose(candidates: Tensor, ratio: Tensor, generator: torch.Generator) -> Tensor:
+    """Of the candidates (B, W) bool of each row, ⌈ratio·n⌉ (at least one), drawn at random: (B, W) bool."""
     keys = torch.rand(candidates.shape, generator=generator)
-    if last:
-        rows, width = candidates.shape
-        from_the_end = torch.arange(width, 0, -1) / (width + 1)  # (W,) the last column has the least key
-        keys = torch.where(torch.rand(rows, 1, generator=generator) < last, from_the_end, keys)
     rank = keys.masked_fill_(~candidates, 2.0).argsort(1).argsort(1)
     n = candidates.sum(1)
     count = (ratio * n).ceil().clamp(min=1).minimum(n)
@@ -73,8 +66,7 @@ class Corruption:
     bert: bool = False  # … and of the chosen symbols 80 % masked, 10 % random, 10 % kept
     copies: int = 1  # masked copies of a target, all against one encoded source
     own: float = 0.0  # share of the later copies whose visible symbols are the model's own, as when it decodes
-    last: float = 0.0  # share of sentences whose masked symbols are the last ones, as when writing from left to right
-    check: float = 0.0  # share of a copy's visible symbols that are predicted too, so that wrong ones can be mended
+    forwards: float = 0.0  # share of sentences that are learned from left to right too, in a copy of their own
 
     def __call__(
         self, tokens: Tensor, candidates: Tensor, special: SpecialIds, vocabulary: int, generator: torch.Generator
@@ -82,14 +74,10 @@ class Corruption:
         """The corrupted tokens, and where the loss is taken (B, W) bool."""
         rows = len(tokens)
         u = torch.rand(1 if self.per_batch else rows, generator=generator).expand(rows)
-        chosen = choose(candidates, self.low + (self.high - self.low) * u, generator, self.last)
+        chosen = choose(candidates, self.low + (self.high - self.low) * u, generator)
         new = torch.full_like(tokens, special.mask)
         if self.bert:
             kind = torch.rand(tokens.shape, generator=generator)
             anything = torch.randint(special.mask + 1, vocabulary, tokens.shape, generator=generator)
             new = torch.where(kind < 0.8, new, torch.where(kind < 0.9, anything, tokens))
         return torch.where(chosen, new, tokens), chosen
-
-    def checked(self, visible: Tensor, generator: torch.Generator) -> Tensor:
-        """Of the visible symbols (B, W) bool those that are predicted although they can be seen."""
-        return visible & (torch.rand(visible.shape, generator=generator) < self.check)

@@ -174,7 +174,8 @@ class ConditionalMaskedObjective(_Directed):
 
     The source is encoded once for several masked copies of its target. From the second copy on, a share of them shows
     what the model itself wrote at the masks of the copy before (learning from own predictions: Ghazvininejad et al.
-    2020), for that is what it will see when it decodes.
+    2020), for that is what it will see when it decodes. A share of the sentences is learned from left to right too,
+    up to </s>: all beginnings of a target as one copy more (`ConditionalMasked.forwards`).
     """
 
     length_weight = 0.1  # of the length loss, a sentence's share against a symbol's
@@ -184,10 +185,10 @@ class ConditionalMaskedObjective(_Directed):
         assert corpus.second is not None
         sizes, keys = super().measure(corpus)
         a, b = corpus.first.lengths, corpus.second.lengths
-        more = self.corruption.copies - 1
+        more = self.corruption.copies - 1 + self.corruption.forwards
         if corpus.target is not None:
-            return sizes + more * torch.where(corpus.target == 1, b, a), keys
-        return sizes + more * torch.cat([b, a]), keys
+            return sizes + (more * torch.where(corpus.target == 1, b, a)).long(), keys
+        return sizes + (more * torch.cat([b, a])).long(), keys
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
         """These examples as tensors."""
@@ -195,12 +196,13 @@ class ConditionalMaskedObjective(_Directed):
         model, corruption, real = self.model, self.corruption, target.ne(self.model.pad_id)
         copies = []
         for _ in range(corruption.copies):
-            tokens, masked = corruption(target, real, model.special, model.architecture.vocabulary, generator)
-            copies.append((tokens, masked | corruption.checked(real & ~masked, generator)))
+            copies.append(corruption(target, real, model.special, model.architecture.vocabulary, generator))
         tokens, chosen = (torch.stack(part) for part in zip(*copies, strict=True))  # (K, B, L)
         own = torch.rand(len(copies), len(target), 1, generator=generator) < corruption.own
+        forwards = torch.rand(len(target), generator=generator) < corruption.forwards
+        count = chosen.sum() + (lengths + 1)[forwards].sum()
         batch = {"source": source, "target": target, "tokens": tokens, "chosen": chosen, "own": own}
-        return batch | {"direction": direction, "lengths": lengths, "count": chosen.sum()}
+        return batch | {"forwards": forwards, "direction": direction, "lengths": lengths, "count": count}
 
     def forward(self, **b: Tensor) -> Tensor:
         """Σ of the losses of a batch."""
@@ -216,10 +218,20 @@ class ConditionalMaskedObjective(_Directed):
             more, best = self.loss(self.model.decoder, states, target[n, i])
             loss = loss + more
             written = torch.where(tokens.eq(mask), target.index_put((n, i), best), target)
+        if bool(b["forwards"].any()):
+            loss = loss + self._forwards(context, target, b["lengths"], b["forwards"].nonzero()[:, 0])
         if self.training:
             length = F.nll_loss(self.model.log_length(context), b["lengths"], reduction="sum")
             loss = loss + self.length_weight * length
         return loss
+
+    def _forwards(self, context: Any, target: Tensor, lengths: Tensor, rows: Tensor) -> Tensor:
+        """Σ of −log p(y_i | y_<i, X) over the symbols and </s> of some rows."""
+        wanted = F.pad(target[rows], (0, 1), value=self.model.pad_id)
+        wanted.scatter_(1, lengths[rows, None], self.model.special.eos)
+        states = self.model.forwards.states(context.take(rows), wanted)  # (R, L + 1, D)
+        real = wanted.ne(self.model.pad_id)
+        return self.loss(self.model.decoder, states[real], wanted[real])[0]
 
 
 OBJECTIVES: dict[str, Callable[[Any, Corpus, float, Corruption], _Objective]] = {

@@ -85,10 +85,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         high=stage.mask_high,
         per_batch=stage.mask_per_batch,
         bert=stage.mask_bert,
-        last=stage.mask_last,
         copies=stage.copies,
         own=stage.own,
-        check=stage.check,
+        forwards=stage.forwards,
     )
     train, valid, room = prepared.train, prepared.valid, config.model.positions - 2
     lengths = out / LENGTHS
@@ -211,7 +210,7 @@ def _depth(model: Any) -> tuple[int, int]:
 
 def _fixed(a: Architecture) -> tuple[Any, ...]:
     """The sizes that a start must share: all but the number of layers, dropout, and where symbols are read."""
-    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0, shift=False))
+    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0, forwards=False))
 
 
 def _single(pairs: Corpus) -> Corpus:
