@@ -18,7 +18,9 @@ from anyorder.cluster.job import Job
 from anyorder.cluster.processes import Processes
 from anyorder.cluster.tasks import Task
 
-NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+NODE = {
+    "num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "include_dashboard": False,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

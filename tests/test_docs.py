@@ -23,7 +23,7 @@ from anyorder.models.policy import Policy
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"(?:<!-- not run: (?P<reason>[^\n]*) -->\n)?^```(?P<kind>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
-DATA = ("bibtex", "text", "json", "toml")  # nothing to run
+DATA = ("bibtex", "text", "json", "toml", "yaml")  # nothing to run
 
 
 class Block(NamedTuple):

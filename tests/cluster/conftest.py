@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,6 @@ from cluster_support import Inline
 
 from anyorder.cluster.job import Job, Outcome
 from anyorder.cluster.tasks import Task
-
-os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # or Ray leaves loopback; it is read when Ray is imported
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 @pytest.fixture(scope="session")

@@ -23,7 +23,9 @@ from anyorder.cluster.tasks import Task
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'anyorder[cluster]'")
 LINES = [f"Ein Hund läuft am Strand {i}." for i in range(160)]
-NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20}
+NODE = {
+    "num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "include_dashboard": False,
+}  # fmt: skip
 
 
 class Setting(NamedTuple):
@@ -188,3 +190,23 @@ def test_evaluating_is_spread(setting: Setting, tmp_path: Path) -> None:
     found = translated(spread, setting.task, [*LINES[:120], "xyz " * 100])
     assert [line.encode() for line in found.texts[:120]] == setting.parts.splitlines()[:120]
     assert "split the sentence" in found.errors[120] and found.cost.canvases >= 120
+
+
+def test_the_cells_of_a_report_are_decoded_elsewhere(setting: Setting, tmp_path: Path) -> None:
+    from anyorder.experiments.cells import Cell, Job, identify
+    from anyorder.experiments.runner import Setting as Report
+    from anyorder.experiments.runner import run_all
+
+    (tmp_path / "tatoeba").mkdir()
+    with gzip.open(tmp_path / "tatoeba" / "test.de-en.tsv.gz", "wt", encoding="utf-8") as file:
+        file.writelines(f"{line}\tA dog.\n" for line in LINES[:4])
+    cells = [Cell("tatoeba-test", direction, "mask-predict(2)", lengths=2) for direction in ("de-en", "en-de")]
+    tasks = [Job(cell, 0, 4, criterion) for criterion in ("written", "pll") for cell in cells]
+    model = setting.task.model
+    here, there = (Report(model, tmp_path, tmp_path / name, identify(model)) for name in ("here", "there"))
+    assert run_all(tasks, here, jobs=1) == 0
+    assert run_all(tasks[::-1], there, spread=spread) == 0  # what scores others' candidates waits for them
+    for task in tasks:
+        chunks = [report.store.chunk(task) for report in (here, there)]
+        assert chunks[0] and chunks[1] and chunks[0].candidates == chunks[1].candidates
+        assert chunks[0].scores == chunks[1].scores and (chunks[0].candidates or chunks[0].scores)

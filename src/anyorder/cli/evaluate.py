@@ -79,10 +79,10 @@ def evaluate(
     origin, _ = translator.direction(to, None)
     corpus, problems = _lines(data, test_set, source, reference, (origin, to))
     corpus = corpus.part(0, limit or len(corpus))
-    begun = time.perf_counter()
     with Progress(console=Console(stderr=True)) as bar:
         shown = bar.add_task("translating", total=len(corpus))
         if ray is None:
+            begun = time.perf_counter()
             found = translator.translate(
                 corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
             )
@@ -95,6 +95,7 @@ def evaluate(
             task = Task("translate", absolute(model), to, origin, int8=int8, options=options)
             with o.spread_on(ray) as spread:
                 assert spread is not None
+                begun = time.perf_counter()
                 texts, errors, cost = translated(spread, task, corpus.sources, lambda n: bar.advance(shown, n))
     seconds = time.perf_counter() - begun
     lines = [one_line(text) for text in texts]
