@@ -1,16 +1,17 @@
 """Serving, measured: requests a second and latencies at rising load, all sides behind the same HTTP layer in one run.
 
     python -m benchmarks.serving            # writes docs/results/serving.md
-    python -m benchmarks.serving --seconds 20 --clients 1 4 16 64
+    python -m benchmarks.serving --seconds 20 --clients 1 4 16 64 --threads 1
 
-Every side is a process of its own with one thread for its model; clients ask again as soon as they are answered. Sides
-take turns at every load.
+Every side is a process of its own, and torch has as many threads in each; clients ask again as soon as they are
+answered. Sides take turns at every load, several times.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import subprocess
 import sys
@@ -23,12 +24,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-import httpx
+import torch
 from fastapi import FastAPI
 
 from anyorder.serve.answers import Json
 from anyorder.serve.api.libretranslate import Ask
 from anyorder.serve.gate import Gate
+from benchmarks.asking import Asking
 from benchmarks.serving_page import save
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +43,8 @@ SIDES = {
 }
 WINDOW = 0.020
 MODEL = "de-en"
+ROUNDS = 2  # turns that each side has at a load
+WAIT = 90.0  # seconds for an answer
 
 
 # ---------------------------------------------------------------- the sides
@@ -79,15 +83,15 @@ class Taking:
                 answer.set_result(text)
 
 
-def _app(side: str) -> Any:
+def _app(side: str, name: str) -> Any:
     """The application of a side: the same gate, the same request, the same answer."""
     import anyorder
     from anyorder.serve.app import create
 
-    model = anyorder.load(MODEL)
+    model = anyorder.load(name)
     if side == "anyorder serve":
-        return create({MODEL: model})
-    served = create({MODEL: model}).state.server
+        return create({name: model})
+    served = create({name: model}).state.server
     if side == "ctranslate2":
         take = Taking(_ctranslate2(), 64, 0.0)
     else:
@@ -122,14 +126,12 @@ def _ctranslate2() -> Callable[[list[str]], list[str]]:
     return translate
 
 
-def side(name: str) -> None:
+def side(name: str, model: str, threads: int) -> None:
     """Be a side: say where, and serve until killed."""
-    import torch
-
-    torch.set_num_threads(1)
     from anyorder.serve.run import Listening, bound
 
-    app, sock = _app(name), bound("127.0.0.1", 0)
+    torch.set_num_threads(threads)
+    app, sock = _app(name, model), bound("127.0.0.1", 0)
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
     Listening(app).run(sockets=[sock])
 
@@ -140,20 +142,20 @@ def side(name: str) -> None:
 async def load(url: str, texts: Sequence[str], clients: int, seconds: float) -> list[float]:
     """Seconds that each request took, of so many clients that ask one after the other."""
     took: list[float] = []
-    end = time.perf_counter() + seconds
+    asking, end = Asking(url), time.perf_counter() + seconds
 
-    async def one(start: int, client: httpx.AsyncClient) -> None:
+    async def one(start: int) -> None:
         n = start
         while time.perf_counter() < end:
             ask = {"q": texts[n % len(texts)] if texts else "", "source": "de", "target": "en"}
             begun = time.perf_counter()
-            answer = await client.post(f"{url}/translate", json=ask)
+            status, answer = await asking.post("/translate", ask, WAIT)
             took.append(time.perf_counter() - begun)
-            assert answer.status_code == 200, answer.text
+            assert status == 200 and "translatedText" in json.loads(answer), answer
             n += clients
 
-    async with httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=clients)) as client:
-        await asyncio.gather(*(one(k, client) for k in range(clients)))
+    await asyncio.gather(*(one(k) for k in range(clients)))
+    asking.close()
     return took
 
 
@@ -162,10 +164,10 @@ def percentile(values: Sequence[float], p: float) -> float:
     return sorted(values)[min(len(values) - 1, int(p * len(values)))]
 
 
-def measure(sides: Sequence[str], seconds: float, loads: Sequence[int]) -> dict[str, Any]:
+def measure(sides: Sequence[str], model: str, threads: int, seconds: float, loads: Sequence[int]) -> dict[str, Any]:
     """All sides, taking turns at every load."""
     texts = TEXTS.read_text("utf-8").splitlines()
-    command = [sys.executable, "-m", "benchmarks.serving", "--side"]
+    command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side"]
     running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in sides}
     rows: list[dict[str, Any]] = []
     try:
@@ -175,34 +177,48 @@ def measure(sides: Sequence[str], seconds: float, loads: Sequence[int]) -> dict[
         for url in urls.values():
             asyncio.run(load(url, texts, 4, min(3.0, seconds / 2)))  # warm
         for clients in loads:
-            for name, url in urls.items():
-                begun = time.perf_counter()
-                took = asyncio.run(load(url, texts, clients, seconds))
-                rows.append({
-                    "side": name, "clients": clients, "rate": len(took) / (time.perf_counter() - begun),
-                    **{f"p{p}": percentile(took, p / 100) for p in (50, 95, 99)},
-                })  # fmt: skip
-                print(rows[-1], flush=True)
+            rows += _turns(urls, texts, clients, seconds)
         empty = asyncio.run(load(urls["anyorder serve"], [], 1, 3))
     finally:
         for process in running.values():
             process.kill()
     return {
-        "rows": rows,
-        "http": statistics.median(empty),
-        "seconds": seconds,
+        "rows": rows, "http": statistics.median(empty), "seconds": seconds, "threads": threads, "model": model,
         "sides": {name: SIDES[name] for name in sides},
-    }
+    }  # fmt: skip
+
+
+def _turns(urls: dict[str, str], texts: Sequence[str], clients: int, seconds: float) -> list[dict[str, Any]]:
+    took: dict[str, list[float]] = {name: [] for name in urls}
+    spent = dict.fromkeys(urls, 0.0)
+    for _ in range(ROUNDS):
+        for name, url in urls.items():
+            begun = time.perf_counter()
+            took[name] += asyncio.run(load(url, texts, clients, seconds / ROUNDS))
+            spent[name] += time.perf_counter() - begun
+    rows = [
+        {"side": name, "clients": clients, "rate": len(took[name]) / spent[name],
+         **{f"p{p}": percentile(took[name], p / 100) for p in (50, 95, 99)}}
+        for name in urls
+    ]  # fmt: skip
+    for row in rows:
+        print(row, flush=True)
+    return rows
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--side", choices=list(SIDES))
     parser.add_argument("--sides", choices=list(SIDES), nargs="+", default=list(SIDES))
-    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
+    parser.add_argument("--dry", action="store_true", help="measure, and write nothing")
     asked = parser.parse_args()
     if asked.side:
-        side(asked.side)
+        side(asked.side, asked.model, asked.threads)
     else:
-        save("speed", measure(asked.sides, asked.seconds, asked.clients))
+        found = measure(asked.sides, asked.model, asked.threads, asked.seconds, asked.clients)
+        if not asked.dry:
+            save("speed", found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import subprocess
 import sys
@@ -15,12 +16,12 @@ import time
 from collections import Counter
 from typing import Any
 
-import httpx
-
-from benchmarks.serving import MODEL, TEXTS, load, percentile
+from benchmarks.asking import Asking
+from benchmarks.serving import MODEL, TEXTS, WAIT, load, percentile
 from benchmarks.serving_page import save
 
-KINDS = ("translate",) * 6 + ("chat", "stream", "fill", "score", "nonsense", "leave")
+KINDS = ("translate",) * 6 + ("chat", "stream", "easy", "fill", "score", "nonsense", "leave")
+SAMPLE = 5.0  # seconds between two looks at the memory
 
 
 def memory(pid: int) -> float:
@@ -32,71 +33,85 @@ def memory(pid: int) -> float:
 class Traffic:
     """Requests of all kinds, at a rate, whoever has been answered."""
 
-    def __init__(self, url: str, right: dict[str, str]) -> None:
-        self.url, self.right, self.texts = url, right, list(right)
+    def __init__(self, url: str, pid: int, right: dict[str, str]) -> None:
+        self.asking, self.pid, self.right, self.texts = Asking(url), pid, right, list(right)
         self.seen: Counter[str] = Counter()
         self.took: list[float] = []
+        self.refusing: list[float] = []  # seconds until a refusal
+        self.memory: list[float] = []  # megabytes, every few seconds
 
     async def run(self, rate: float, seconds: float) -> None:
-        draw, tasks = random.Random(1), []
-        begun = time.perf_counter()
-        async with httpx.AsyncClient(base_url=self.url, timeout=90, limits=httpx.Limits(max_connections=500)) as client:
-            while (now := time.perf_counter() - begun) < seconds:
-                while len(tasks) < now * rate:
-                    tasks.append(asyncio.create_task(self.one(client, draw.choice(KINDS), draw.choice(self.texts))))
-                await asyncio.sleep(0.005)
-            await asyncio.gather(*tasks)
+        """That many requests a second, for so long; then wait for the last answer."""
+        draw, begun, tasks = random.Random(1), time.perf_counter(), set()
+        while (now := time.perf_counter() - begun) < seconds:
+            while self.seen["asked"] < now * rate:
+                self.seen["asked"] += 1
+                task = asyncio.create_task(self.one(draw.choice(KINDS), draw.choice(self.texts)))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            if now >= SAMPLE * len(self.memory):
+                self.memory.append(memory(self.pid))
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*tasks)
+        self.asking.close()
 
-    async def one(self, client: httpx.AsyncClient, kind: str, text: str) -> None:
-        self.seen["asked"] += 1
+    async def one(self, kind: str, text: str) -> None:
+        """One request."""
         begun, way = time.perf_counter(), {"to": "en", "from": "de"}
-        path, ask, timeout = "/translate", {"q": text, "source": "de", "target": "en"}, 90.0
+        path, ask, wait = "/translate", {"q": text, "source": "de", "target": "en"}, WAIT
         if kind == "chat":
             path = "/v1/chat/completions"
             ask = {"model": MODEL, "messages": [{"role": "user", "content": text}], **way}
         elif kind == "stream":
-            path, ask = "/v1/stream", {"text": text, **way, "lengths": 1}
+            path, ask = "/v1/stream", {"text": text, **way}
         elif kind == "fill":
             path, ask = "/v1/fill", {"text": "A [MASK] [MASK].", "source": text, "to": "en", "n": 2}
         elif kind == "score":
             path, ask = "/v1/score", {"texts": ["A dog runs."], "sources": [text], "to": "en"}
+        elif kind == "easy":
+            ask |= {"order": "easy-first", "lengths": 1}
         elif kind == "nonsense":
             ask = {"q": text, "target": "xx", "order": "none"}
         elif kind == "leave":
-            timeout = 0.05
+            wait = 0.05
         try:
-            answer = await client.post(path, json=ask, timeout=timeout)
-        except httpx.TimeoutException:
+            status, answer = await self.asking.post(path, ask, wait)
+        except TimeoutError:
             self.seen["left" if kind == "leave" else "late"] += 1
-            return
-        except httpx.TransportError:
+        except OSError:
             self.seen["lost"] += 1
-            return
-        self.note(kind, text, answer, time.perf_counter() - begun)
+        else:
+            self.note(kind, text, status, answer, time.perf_counter() - begun)
 
-    def note(self, kind: str, text: str, answer: httpx.Response, seconds: float) -> None:
-        self.seen[str(answer.status_code)] += 1
-        if answer.status_code != 200:
-            self.seen["wrong"] += answer.status_code == 400 and kind != "nonsense"
+    def note(self, kind: str, text: str, status: int, answer: bytes, seconds: float) -> None:
+        """Count an answer, and compare it with what the library says."""
+        self.seen[str(status)] += 1
+        if status != 200:
+            self.seen["wrong"] += status == 400 and kind != "nonsense"
+            if status == 503:
+                self.refusing.append(seconds)
             return
         self.took.append(seconds)
         if kind in ("translate", "leave"):
-            self.seen["wrong"] += answer.json()["translatedText"] != self.right[text]
+            self.seen["wrong"] += json.loads(answer)["translatedText"] != self.right[text]
         elif kind == "chat":
-            self.seen["wrong"] += answer.json()["choices"][0]["message"]["content"] != self.right[text]
+            self.seen["wrong"] += json.loads(answer)["choices"][0]["message"]["content"] != self.right[text]
+        elif kind == "stream":
+            last = json.loads(answer.strip().split(b"data: ")[-1])
+            self.seen["wrong"] += last.get("text") != self.right[text]
 
 
 async def recovered(url: str, text: str, normal: float) -> float:
     """Seconds after which a request takes at most twice its normal time."""
-    begun = time.perf_counter()
-    async with httpx.AsyncClient(base_url=url, timeout=90) as client:
-        while time.perf_counter() - begun < 60:
-            start = time.perf_counter()
-            answer = await client.post("/translate", json={"q": text, "source": "de", "target": "en"})
-            if answer.status_code == 200 and time.perf_counter() - start <= 2 * normal:
-                return time.perf_counter() - begun
-            await asyncio.sleep(0.1)
-    return float("inf")
+    begun, asking = time.perf_counter(), Asking(url)
+    while time.perf_counter() - begun < 60:
+        start = time.perf_counter()
+        status, _ = await asking.post("/translate", {"q": text, "source": "de", "target": "en"}, WAIT)
+        if status == 200 and time.perf_counter() - start <= 2 * normal:
+            break
+        await asyncio.sleep(0.1)
+    asking.close()
+    return time.perf_counter() - begun
 
 
 def soak(minutes: float) -> dict[str, Any]:
@@ -118,28 +133,31 @@ def soak(minutes: float) -> dict[str, Any]:
 
 
 def _against(url: str, pid: int, right: dict[str, str], minutes: float) -> dict[str, Any]:
-    texts = list(right)
+    texts, share = list(right), minutes * 60 / 3
     asyncio.run(load(url, texts, 4, 4))  # warm
-    alone = asyncio.run(load(url, texts[:1], 1, 4))
-    normal = percentile(alone, 0.95)
+    normal = percentile(asyncio.run(load(url, texts[:1], 1, 4)), 0.95)
     begun = time.perf_counter()
     capacity = len(asyncio.run(load(url, texts, 16, 8))) / (time.perf_counter() - begun)
-    before, rows = memory(pid), []
+    rows = []
     for times in (1, 2, 10):
-        traffic = Traffic(url, right)
-        asyncio.run(traffic.run(times * capacity, minutes * 60 / 3))
-        quick = asyncio.run(recovered(url, texts[0], normal))
-        s = traffic.seen
+        traffic = Traffic(url, pid, right)
+        asyncio.run(traffic.run(times * capacity, share))
+        s, quick = traffic.seen, asyncio.run(recovered(url, texts[0], normal))
         rows.append({
             "times": times, "asked": s["asked"], "answered": s["200"], "refused": s["503"], "wrong": s["wrong"],
             "broken": s["500"] + s["late"] + s["lost"] + s["504"], "p50": percentile(traffic.took, 0.5),
-            "p99": percentile(traffic.took, 0.99), "rss": memory(pid), "recovery": quick, "seen": dict(s),
+            "p99": percentile(traffic.took, 0.99), "memory": traffic.memory, "recovery": quick, "seen": dict(s),
+            "refusing": percentile(traffic.refusing, 0.99) if traffic.refusing else None,
         })  # fmt: skip
         print(rows[-1], flush=True)
-    return {"rows": rows, "capacity": capacity, "minutes": minutes, "rss": before, "recovery": rows[-1]["recovery"]}
+    return {"rows": rows, "capacity": capacity, "normal": normal, "minutes": minutes}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10.0)
-    save("soak", soak(parser.parse_args().minutes))
+    parser.add_argument("--dry", action="store_true", help="measure, and write nothing")
+    asked = parser.parse_args()
+    found = soak(asked.minutes)
+    if not asked.dry:
+        save("soak", found)

@@ -1,6 +1,9 @@
 """Requests drawn from the OpenAPI document, sensible and not, against a running server: never a 500.
 
-python tests/serve_fuzz.py http://127.0.0.1:8000 10000
+    python tests/serve_fuzz.py http://127.0.0.1:8000 10000 [SEED]     # a server that runs
+    python tests/serve_fuzz.py own 1000 SEED                          # one with small models, made for it
+
+Counts of the second are added to those in docs/results/serving.md: a seed is a piece of the whole.
 """
 
 from __future__ import annotations
@@ -8,6 +11,10 @@ from __future__ import annotations
 import random
 import string
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -22,7 +29,7 @@ ORDERS = ["easy-first", "mask-predict(3)", "negent + 0.9*logp", "llada(2)", "gib
           "entropy-bounded(0.1)", "constant-time(0)", "klass(2,2,2)", "adaptive-gibbs(2)", "0*logp"]  # fmt: skip
 COUNTS = ["1", "2", "0", "constant", "anneal", "even", "whole", "threshold(0.9)", "factor(1)", "kl-stable", "fixed(2)"]
 AMONG = ["masked", "everywhere", "revisit", "block(2)", "dilated(4)", "block(0)"]
-WORDS = {"order": ORDERS, "count": COUNTS, "among": AMONG, "model": ["tiny", "bert", "tiny-ar", "none"],
+WORDS = {"order": ORDERS, "count": COUNTS, "among": AMONG,
          "to": ["de", "en", "fr"], "from": ["de", "en"], "source": ["de", "en", "auto", "Ein Hund."],
          "target": ["en", "de"], "text": ["Ein Hund läuft.", "the [MASK] sat .", "a {} b", "[MASK]"],
          "q": ["Ein Hund.", ["Ein Hund.", "Zwei"]], "prompt": ["the cat", ["the", "a"]], "inputs": ["the [MASK] sat"],
@@ -33,8 +40,9 @@ WORDS = {"order": ORDERS, "count": COUNTS, "among": AMONG, "model": ["tiny", "be
 class Fuzz:
     """Requests by a seed."""
 
-    def __init__(self, document: dict[str, Any], seed: int) -> None:
-        self.draw, self.document = random.Random(seed), document
+    def __init__(self, document: dict[str, Any], models: list[str], seed: int) -> None:
+        self.draw, self.document, self.models = random.Random(seed), document, models
+        self.words = WORDS | {"model": [*models, "none"]}
         self.paths = [
             (path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()
         ]
@@ -68,7 +76,7 @@ class Fuzz:
         out, needed = {}, schema.get("required", ())
         for name, field in schema.get("properties", {}).items():
             if self.draw.random() < (0.97 if name in needed else 0.12):
-                known = WORDS.get(name)
+                known = self.words.get(name)
                 out[name] = (
                     self.draw.choice(known) if known and self.draw.random() < 0.85 else self.value(field, depth + 1)
                 )
@@ -77,7 +85,7 @@ class Fuzz:
     def ask(self) -> tuple[str, str, Any]:
         """(method, path, body)"""
         path, method, one = self.draw.choice(self.paths)
-        path = path.replace("{name}", self.draw.choice(["bert", "tiny", "x%2F..", "%00", "ä"]))
+        path = path.replace("{name}", self.draw.choice([*self.models, "x%2F..", "%00", "ä"]))
         body = one.get("requestBody")
         if body is None:
             return method, path, None
@@ -86,7 +94,8 @@ class Fuzz:
 
 def fuzz(client: httpx.Client, seed: int, many: int) -> dict[int, int]:
     """How often each status was answered; an assertion with the request where one is 500."""
-    source = Fuzz(client.get("/openapi.json").json(), seed)
+    models = [one["id"] for one in client.get("/v1/models").json()["data"]]
+    source = Fuzz(client.get("/openapi.json").json(), models, seed)
     seen: dict[int, int] = {}
     for _ in range(many):
         method, path, body = source.ask()
@@ -100,6 +109,36 @@ def fuzz(client: httpx.Client, seed: int, many: int) -> dict[int, int]:
     return seen
 
 
+@contextmanager
+def small() -> Iterator[str]:
+    """A server with a small translator, an autoregressive one and a small BERT."""
+    from cli_support import build_bert, build_translator
+
+    import anyorder
+    from anyorder.serve.app import create
+    from anyorder.serve.run import Background
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        build_translator(folder / "tiny")
+        build_bert(folder / "bert")
+        with Background(create({n: anyorder.load(folder / n) for n in ("tiny", "bert", "tiny-ar")})) as url:
+            yield url
+
+
+def _main(where: str, many: int, seed: int) -> None:
+    if where != "own":
+        with httpx.Client(base_url=where, timeout=120) as asking:
+            print(fuzz(asking, seed, many))
+        return
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks.serving_page import known, save
+
+    with small() as url, httpx.Client(base_url=url, timeout=120) as asking:
+        seen = fuzz(asking, seed, many)
+    save("fuzz", known().get("fuzz", {}) | {str(seed): {str(status): n for status, n in sorted(seen.items())}})
+    print(seed, seen)
+
+
 if __name__ == "__main__":
-    with httpx.Client(base_url=sys.argv[1], timeout=120) as asking:
-        print(fuzz(asking, int(sys.argv[3]) if len(sys.argv) > 3 else 0, int(sys.argv[2])))
+    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 0)

@@ -12,7 +12,7 @@ from support import joining
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Decoder, NoContext, State, Symbols, begin, decode
+from anyorder.core import Decoder, NoContext, Running, State, Symbols, begin, decode
 from anyorder.errors import ModelError
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.block_cache import BlockCached
@@ -20,7 +20,7 @@ from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.diffusion_lm import DiffusionLM, Guided
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
-from anyorder.models.transformer import Architecture
+from anyorder.models.transformer import Architecture, Transformer
 from anyorder.models.translation import Source, SpecialIds
 
 KINDS = [MaskedTranslation, ConditionalMasked, Autoregressive, PretrainedLM]
@@ -63,6 +63,24 @@ def test_our_models(kind: type) -> None:
         [recipes.autoregressive(11, 1)] if causal else [recipes.easy_first, recipes.annealed(4), recipes.llada(3, 4)]
     ):
         check(model, alone, decoder)
+
+
+def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, ran, run = make(Autoregressive), [], Transformer.forward
+
+    def counted(self: Transformer, tokens: Tensor, *rest: Any, **named: Any) -> Tensor:
+        if self is model.decoder:
+            ran.append(tuple(tokens.shape))
+        return run(self, tokens, *rest, **named)
+
+    monkeypatch.setattr(Transformer, "forward", counted)
+    running = Running(model, recipes.autoregressive(11, 1))
+    for sources in ([[7, 8, 9]], [[5, 6]], [[9, 9, 9, 9]]):
+        context = model.encode(Source(torch.tensor(sources), 0, 1))
+        running.join(context, begin(torch.full((1, 11), MASK), MASK, PAD))
+        running.step()
+        running.step()
+    assert ran == [(1, 1), (1, 1), (2, 1), (2, 1), (3, 1), (3, 1)]
 
 
 def test_targets_that_end_differently_cannot_share_a_batch() -> None:

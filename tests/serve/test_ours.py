@@ -42,6 +42,11 @@ def test_a_stream_tells_every_step_of_the_trace(client: httpx.Client, models: di
         assert len(replay(alone)) == len(steps) + 1
 
 
+def test_a_stream_that_has_nothing_to_tell_is_refused_as_any_request(client: httpx.Client) -> None:
+    refused = client.post("/v1/stream", json={"model": "bert", "text": "there is no blank"})
+    assert refused.status_code == 400 and "no mask" in refused.json()["error"]["message"]
+
+
 def test_words_that_are_fixed_stay(client: httpx.Client, models: dict[str, Any]) -> None:
     canvas = [None, {"text": "dog"}, None, None]
     told = events(client.post("/v1/stream", json={"text": TEXT, "to": "en", "canvas": canvas}).text)

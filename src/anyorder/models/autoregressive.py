@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, widened
 from anyorder.models.memory import Cache, Memory
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
+
+ROOM = 16  # columns by which what is seen grows
 
 
 @dataclass
@@ -19,21 +21,41 @@ class _Seen:
 
     inputs: Tensor  # (N, L)
     cache: Cache
-    states: Tensor  # (N, L, D), all three valid in their first cache.filled columns
+    states: Tensor  # (N, L, D)
+    filled: Tensor  # (N,) int64: each row's first columns, in which all three are valid
 
     def take(self, rows: Tensor) -> _Seen:
-        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows])
+        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows], self.filled[rows])
 
     def join(self, *others: _Seen) -> _Seen:
         all_ = (self, *others)
-        cache = self.cache.join(*(s.cache for s in others))
-        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]))
+        cache, filled = self.cache.join(*(s.cache for s in others)), torch.cat([s.filled for s in all_])
+        return _Seen(joined([s.inputs for s in all_]), cache, joined([s.states for s in all_]), filled)
+
+    def nothing(self, rows: int) -> _Seen:
+        """That many rows that were not run yet."""
+        inputs, states = self.inputs.new_zeros(rows, 0), self.states.new_zeros(rows, 0, self.states.shape[2])
+        return _Seen(inputs, self.cache.nothing(rows), states, self.filled.new_zeros(rows))
+
+    def widened(self, width: int) -> _Seen:
+        """With room for that many columns."""
+        if self.inputs.shape[1] >= width:
+            return self
+        states = widened(self.states, (width, self.states.shape[2]))
+        return _Seen(widened(self.inputs, (width,)), self.cache.widened(width), states, self.filled)
+
+    def agreement(self, inputs: Tensor) -> Tensor:
+        """How many first columns of each row are still right for these inputs: (N,)."""
+        width = min(self.inputs.shape[1], inputs.shape[1])
+        known = torch.arange(width, device=inputs.device) < self.filled[:, None]
+        return (known & (self.inputs[:, :width] == inputs[:, :width])).long().cumprod(1).sum(1)
 
 
 @dataclass
 class CausalContext:
     """The encoded source, one row a hypothesis, and a memo of the target prefix that was last run."""
 
+    remembers = True  # a step runs one column of a row, not all of them
     memory: Memory
     target_lang: Tensor  # (N, 1)
     seen: _Seen | None = field(default=None, repr=False)
@@ -55,9 +77,12 @@ class CausalContext:
     def join(self, *others: CausalContext) -> CausalContext:
         """These rows, then the others'."""
         all_ = (self, *others)
-        seen = [c.seen for c in all_ if c.seen is not None]  # what not all have seen is run again
         memory, languages = self.memory.join(*(c.memory for c in others)), torch.cat([c.target_lang for c in all_])
-        return CausalContext(memory, languages, seen[0].join(*seen[1:]) if len(seen) == len(all_) else None)
+        some = next((c.seen for c in all_ if c.seen is not None), None)
+        if some is None:
+            return CausalContext(memory, languages)
+        first, *rest = [some.nothing(len(c.target_lang)) if c.seen is None else c.seen for c in all_]
+        return CausalContext(memory, languages, first.join(*rest))
 
 
 class Autoregressive(nn.Module):
@@ -111,36 +136,50 @@ class Autoregressive(nn.Module):
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """States (N, L, D) of the columns as a causal decoder sees them; what was seen before is not run again."""
+        seen, defined = self._run(context, tokens)
+        width, wide = tokens.shape[1], seen.states.shape[1]
+        states = seen.states[:, :width] * defined[:, :wide, None]
+        return widened(states, (width, states.shape[2]))
+
+    def hidden_at(self, context: CausalContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
+        """The states of entries (n, i) only: (M, D)."""
+        seen, defined = self._run(context, tokens)
+        return seen.states[n, i.clamp_max(seen.states.shape[1] - 1)] * defined[n, i, None]
+
+    def _run(self, context: CausalContext, tokens: Tensor) -> tuple[_Seen, Tensor]:
+        """What is seen of these tokens, and where it is defined (N, L): if a row's inputs up to there hold no mask."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
-        # Column i is defined for a row if its inputs 0…i hold no mask.
-        defined = inputs.ne(self.mask_id).long().cumprod(1).bool()  # (N, L)
-        end = int(defined.sum(1).max()) if rows else 0
-        seen = context.seen
-        if seen is None or seen.inputs.shape[1] < width:
-            cache = self.decoder.new_cache(rows, width)
-            states = self.decoder.proj_bias.new_zeros(rows, width, self.architecture.dim)
-            seen = context.seen = _Seen(inputs.clone(), cache, states)
-        start = min(self._agreement(seen, inputs), end)
-        seen.cache.filled = start
-        if start < end:
-            columns = torch.arange(start, end, device=tokens.device)
-            mask = None
-            if end - start > 1:
-                mask = torch.arange(end, device=tokens.device) <= columns[:, None]  # (new, end)
-            seen.states[:, start:end] = self.decoder(
-                inputs[:, start:end], columns, context.target_lang, mask, memory=context.memory, cache=seen.cache
-            )
-            seen.inputs = torch.cat([inputs, seen.inputs[:, width:]], 1)
-        return seen.states[:, :width] * defined[:, :, None]
+        defined = inputs.ne(self.mask_id).long().cumprod(1).bool()
+        ends = defined.sum(1)
+        wide = min(width, -(-int(ends.max()) // ROOM) * ROOM) if rows else 0
+        if context.seen is None:
+            states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
+            seen = _Seen(inputs[:, :wide], self.decoder.new_cache(rows, wide), states, torch.zeros_like(ends))
+        else:
+            seen = context.seen.widened(wide)
+        new = int((ends - seen.agreement(inputs)).max()) if rows else 0
+        if new > 0:
+            self._extend(context, seen, inputs, ends, new)
+        context.seen = seen
+        return seen, defined
 
-    @staticmethod
-    def _agreement(seen: _Seen, inputs: Tensor) -> int:
-        """How many first columns of the cache are still right for all rows."""
-        filled = min(seen.cache.filled, inputs.shape[1])
-        same = (seen.inputs[:, :filled] == inputs[:, :filled]).all(0)
-        return int(same.long().cumprod(0).sum())
+    def _extend(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int) -> None:
+        """Run the last `new` columns of what is defined of each row (it ends at `ends`)."""
+        starts = (ends - new).clamp_min(0)
+        columns = starts[:, None] + torch.arange(new, device=inputs.device)  # (N, C)
+        alike, mask = bool((starts == starts[0]).all()), None
+        if not alike or new > 1:
+            end = int(columns[:, -1].max()) + 1
+            mask = (torch.arange(end, device=inputs.device) <= columns[:, :, None])[:, None]  # (N, 1, C, end)
+        states = self.decoder(
+            inputs.gather(1, columns), columns[0] if alike else columns, context.target_lang, mask,
+            memory=context.memory, cache=seen.cache,
+        )  # fmt: skip
+        seen.states.scatter_(1, columns[:, :, None].expand(states.shape), states)
+        wide = seen.inputs.shape[1]
+        seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""

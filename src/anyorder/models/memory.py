@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from anyorder.core.ragged import joined, used
+from anyorder.core.ragged import joined, used, widened
 
 
 @dataclass
@@ -48,19 +48,43 @@ class Memory:
 
 @dataclass
 class Cache:
-    """Keys and values of a causal decoder's first `filled` columns, one pair (N, H, L, D/H) per layer."""
+    """Keys and values of a causal decoder's columns, one pair (N, H, L, D/H) per layer. Rows may be at any column."""
 
     layers: list[tuple[Tensor, Tensor]]
-    filled: int = 0
 
     def take(self, rows: Tensor) -> Cache:
         """These rows."""
-        return Cache([(k[rows], v[rows]) for k, v in self.layers], self.filled)
+        return Cache([(k[rows], v[rows]) for k, v in self.layers])
 
     def join(self, *others: Cache) -> Cache:
-        """These rows, then the others', with the columns that all of them have."""
-        all_ = (self, *others)
-        return Cache(join_layers([c.layers for c in all_]), min(c.filled for c in all_))
+        """These rows, then the others'."""
+        return Cache(join_layers([c.layers for c in (self, *others)]))
+
+    def nothing(self, rows: int) -> Cache:
+        """That many rows of which no column is known."""
+        return Cache([(_none(k, rows), _none(v, rows)) for k, v in self.layers])
+
+    def widened(self, width: int) -> Cache:
+        """Room for that many columns."""
+        return Cache([(_wide(k, width), _wide(v, width)) for k, v in self.layers])
+
+    def put(self, layer: int, columns: Tensor, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
+        """Keys and values (N, H, C, D/H) of `columns`, (C,) or each row its own (N, C); those of the first `end`."""
+        for whole, new in zip(self.layers[layer], (k, v), strict=True):
+            if columns.dim() == 1:
+                whole.index_copy_(2, columns, new)
+            else:
+                whole.scatter_(2, columns[:, None, :, None].expand(new.shape), new)
+        keys, values = self.layers[layer]
+        return keys[:, :, :end], values[:, :, :end]
+
+
+def _none(x: Tensor, rows: int) -> Tensor:
+    return x.new_zeros(rows, x.shape[1], 0, x.shape[3])
+
+
+def _wide(x: Tensor, width: int) -> Tensor:
+    return widened(x, (x.shape[1], width, x.shape[3]))
 
 
 def join_layers(parts: Sequence[list[tuple[Tensor, Tensor]]]) -> list[tuple[Tensor, Tensor]]:

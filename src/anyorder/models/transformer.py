@@ -191,7 +191,7 @@ class Transformer(nn.Module):
         columns: Columns = None,
         before: Tensor | None = None,  # (N, S, D)
     ) -> Tensor:
-        """Hidden states (N, L, D). With a cache, `tokens` are the columns from `cache.filled` on; it is extended.
+        """Hidden states (N, L, D). With a cache, `tokens` are the columns `positions` of it, and are put there.
 
         `columns` asks for the states of those columns only, (N, C, D): the last layer then computes no others.
         `before` are embeddings of further columns, which stand before those of `tokens`.
@@ -199,6 +199,7 @@ class Transformer(nn.Module):
         x = self.embed(tokens, positions, languages)
         x = x if before is None else torch.cat([before, x], 1)
         last = self.architecture.layers - 1
+        end = 0 if cache is None or positions is None else int(positions.max()) + 1
         for i, (attention, norm1, ffn, norm2) in enumerate(
             zip(self.attentions, self.layer_norm1, self.ffns, self.layer_norm2, strict=True)
         ):
@@ -207,11 +208,8 @@ class Transformer(nn.Module):
 
             def attend(h: Tensor, some: Tensor, i: int = i, own: Any = attention, seen: Tensor | None = seen) -> Tensor:
                 q, k, v = own.project(h, None if some is h else some)
-                if cache is not None:
-                    end = cache.filled + h.shape[1]
-                    keys, values = cache.layers[i]
-                    keys[:, :, cache.filled : end], values[:, :, cache.filled : end] = k, v
-                    k, v = keys[:, :, :end], values[:, :, :end]
+                if cache is not None and positions is not None:
+                    k, v = cache.put(i, positions, k, v, end)
                 out: Tensor = own.attend(q, k, v, seen, causal)
                 return out
 
@@ -226,8 +224,6 @@ class Transformer(nn.Module):
 
                 x = self._add(x, self.layer_norm15[i], look)
             x = self._add(x, norm2, lambda h, _, ffn=ffn: ffn(h))  # type: ignore[misc]
-        if cache is not None:
-            cache.filled += tokens.shape[1]
         out: Tensor = self.final_norm(x)
         return out
 
@@ -239,7 +235,7 @@ class Transformer(nn.Module):
         """Room for the keys and values of canvases of some length."""
         a, like = self.architecture, self.proj_bias
         shape = (rows, a.heads, length, a.dim // a.heads)
-        return Cache([(like.new_empty(shape), like.new_empty(shape)) for _ in range(a.layers)])
+        return Cache([(like.new_zeros(shape), like.new_zeros(shape)) for _ in range(a.layers)])
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(M, D) → (M, V)."""

@@ -12,6 +12,7 @@ from anyorder.core import Running, Searching, State, Step, done
 from anyorder.serve.job import Ended, Part
 
 Seen = Callable[[Step], None]
+REMEMBERED = 8  # tokens that cost as much as one does that is run, where they are only looked at
 
 
 class Batch(Protocol):
@@ -132,8 +133,11 @@ def open_batch(part: Part) -> Batch:
 
 
 def width(state: State | None, context: Any) -> int:
-    """Tokens of a row with its padding, its source's included."""
-    return 0 if state is None else state.tokens.shape[1] + int(getattr(context, "width", 0))
+    """Tokens of a row with its padding, its source's included; fewer count where one column is run at a step."""
+    if state is None:
+        return 0
+    whole = state.tokens.shape[1] + int(getattr(context, "width", 0))
+    return max(1, whole // REMEMBERED) if getattr(context, "remembers", False) else whole
 
 
 def numbers(rows: list[int]) -> Tensor:

@@ -103,19 +103,27 @@ class Lane:
             wide, rows = wider, rows + 1
             chosen.append(owner)
             heapq.heappop(self._waiting)
-        for part in dict.fromkeys(owner.part for owner in chosen):
-            self._join([owner for owner in chosen if owner.part is part], part)
+        if chosen:
+            self._join(chosen)
         return list(dict.fromkeys(owner.job for owner in chosen))
 
-    def _join(self, owners: list[Owner], part: Part) -> None:
-        owners.sort(key=lambda owner: owner.place)
-        known = [next(self._numbers) for _ in owners]
-        self._owners |= dict(zip(known, owners, strict=True))
-        if len(owners) == len(part):
-            self.batch.join(part.context, part.state, numbers(known))
-        else:
-            places = numbers([owner.place for owner in owners])
-            self.batch.join(part.context.take(places), part.state.take(places).trim(), numbers(known))
+    def _join(self, owners: list[Owner]) -> None:
+        """All of them at once: the rows that are under way are copied a single time."""
+        contexts, states, known = [], [], []
+        for part in dict.fromkeys(owner.part for owner in owners):
+            own = sorted((owner for owner in owners if owner.part is part), key=lambda owner: owner.place)
+            known += own
+            if len(own) == len(part):
+                contexts.append(part.context)
+                states.append(part.state)
+            else:
+                places = numbers([owner.place for owner in own])
+                contexts.append(part.context.take(places))
+                states.append(part.state.take(places).trim())
+        rows = [next(self._numbers) for _ in known]
+        self._owners |= dict(zip(rows, known, strict=True))
+        context, state = (some[0].join(*some[1:]) if len(some) > 1 else some[0] for some in (contexts, states))
+        self.batch.join(context, state, numbers(rows))
 
     def step(self) -> list[tuple[Owner, Ended]]:
         """One step of every row in the batch; those that are done leave, and are returned."""

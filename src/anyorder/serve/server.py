@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +18,13 @@ from anyorder.serve.job import TICKET, Listener, Ticket
 from anyorder.serve.keys import Keys
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
-from anyorder.serve.refusal import Refusal
+from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 from anyorder.serve.served import Model, served
 from anyorder.text.batching import TOKEN_BUDGET
 from anyorder.text.translator import Translator
 
 Done = TypeVar("Done")
+log = logging.getLogger("anyorder.serve")
 
 
 @dataclass(frozen=True)
@@ -100,20 +102,32 @@ class Server:
         job: Callable[[], Any],
         listener: Callable[[Callable[[Any], None]], Listener],
     ) -> AsyncIterator[Any]:
-        """What is told while `job` runs, then ("end", what it gives). The first thing is None, once it was let in."""
+        """What is told while `job` runs, then ("end", what it gives).
+
+        The first thing is None, when there is something to tell: until then what is wrong is refused as anywhere. Later
+        errors are refusals, whatever they were.
+        """
         ticket, loop = self._ticket(request, sentences), asyncio.get_running_loop()
         heard: asyncio.Queue[Any] = asyncio.Queue()
         ticket.listener = listener(lambda event: _post(loop, heard, event))
         watch = asyncio.ensure_future(_gone(request))
         watch.add_done_callback(lambda _: heard.put_nowait(_END))
         try:
-            yield None
             running = self._begin(ticket, job)
             running.add_done_callback(lambda _: heard.put_nowait(_END))
-            while (event := await heard.get()) is not _END:
+            event = await heard.get()
+            if event is _END and running.done():
+                running.result()
+            yield None
+            while event is not _END:
                 yield event
+                event = await heard.get()
             if running.done():
-                yield "end", await running
+                try:
+                    done = running.result()
+                except Exception as error:
+                    raise _told(error) from error
+                yield "end", done
         finally:
             watch.cancel()
             self._leave(request, ticket)
@@ -136,6 +150,14 @@ class Server:
 
 
 _END = object()
+
+
+def _told(error: Exception) -> Refusal:
+    """What a client is told of any error."""
+    why = refusal(error)
+    if why is None:
+        log.error("a request failed", exc_info=error)
+    return why or Refusal(500, INTERNAL)
 
 
 def _post(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Any], event: Any) -> None:

@@ -130,7 +130,7 @@ def routes(server: Server) -> APIRouter:
         if made.asked.stream:
             prefix = Prefix()
             told = server.follow(request, made.rows, lambda: made.write(prefix), prefix.heard_by)
-            await anext(told)  # let in, or refused as any other request
+            await anext(told)  # something to tell, or refused as any other request
             return StreamingResponse(_events(request, made, told), media_type="text/event-stream", headers=STREAMED)
         return Json(_whole(made, await server.work(request, made.rows, made.write)))
 

@@ -151,7 +151,7 @@ def routes(server: Server) -> APIRouter:
         made, work = watched(asked)
         model = server.model(asked.model)
         told = server.follow(request, 1, lambda: work(made), lambda tell: Steps(model._strings, tell))
-        await anext(told)  # let in, or refused as any other request
+        await anext(told)  # something to tell, or refused as any other request
         return StreamingResponse(_events(request, told), media_type="text/event-stream", headers=STREAMED)
 
     def watched(asked: Watch) -> tuple[Plan, Any]:
