@@ -109,6 +109,18 @@ def special(path: Path) -> bool:
         return False
 
 
+def endless(path: str | os.PathLike[str]) -> bool:
+    """Is it a device that gives without end, such as /dev/zero? (A terminal and /dev/null do end.)"""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return False
+    if not stat.S_ISCHR(found.st_mode) or os.path.realpath(path) == os.devnull:
+        return False
+    with open(path, "rb", buffering=0) as device:
+        return not device.isatty()
+
+
 @contextmanager
 def whole(path: Path | str) -> Iterator[IO[bytes]]:
     """Write a file of which the whole is wanted: `path` is the old or the new one at any moment, never a part."""

@@ -13,9 +13,10 @@ from anyorder.errors import AnyorderError
 from anyorder.files import write_whole
 from anyorder.text.plan import Plan
 from anyorder.training.config import load_config
+from tests.fuzz import commands
 from tests.fuzz import strategies as say
-from tests.fuzz.harness import Broken, refused, run
-from tests.fuzz.world import CONFIG, World
+from tests.fuzz.harness import Broken, refused, run, run_apart
+from tests.fuzz.world import CONFIG, TINY, World
 
 FAST = ["--steps", "2", "--lengths", "1"]
 
@@ -25,7 +26,7 @@ class Family:
     """Cases of one kind: `share` of a campaign, how they are drawn, and what is done with each."""
 
     name: str
-    share: int
+    share: float
     about: str
     draw: Callable[[World], st.SearchStrategy[Any]]
     check: Callable[[World, Any], str]  # → how it ended
@@ -39,7 +40,7 @@ def _outcome(code: int) -> str:
     return {0: "done", 1: "refused (1)", 2: "asked wrongly (2)"}[code]
 
 
-def _translate(world: World, case: tuple[list[str], list[str], bytes]) -> str:
+def _translate(world: World, case: tuple[list[str], list[str], bytes], apart: bool = False) -> str:
     """A command line over files: whatever happens, no input is changed."""
     options, texts, stdin = case
     folder = world.fresh()
@@ -47,7 +48,8 @@ def _translate(world: World, case: tuple[list[str], list[str], bytes]) -> str:
     placed = [str(folder / names[o]) if o in names else o for o in options]
     model = world.ar if "--int8" in options else world.translator
     to = [] if any(o.startswith("--to") for o in options) else ["--to", "en"]
-    done = run(["translate", *placed, *to, "-m", str(model), "--", *texts], stdin)
+    line = ["translate", *placed, *to, "-m", str(model), "--", *texts]
+    done = run_apart(line, stdin, folder) if apart else run(line, stdin)
     given = [b.rsplit("/")[-1] for a, b in itertools.pairwise(placed) if a == "-i"]
     named = [b.rsplit("/")[-1] for a, b in itertools.pairwise(placed) if a in ("-o", "--trace")]
     world.untouched(*(name for name in named if name not in given))  # what is named as an output alone may be replaced
@@ -115,6 +117,20 @@ def _config(world: World, content: str) -> str:
     path = world.fresh() / "config.toml"
     path.write_text(content, encoding="utf-8", errors="replace")
     return refused((AnyorderError,), lambda: load_config(path))
+
+
+def _train(world: World, content: str) -> str:
+    """A configuration is refused before it begins, or trained; what asks for much is only read."""
+    folder = world.fresh()
+    path = folder / "config.toml"
+    path.write_text(content, encoding="utf-8", errors="replace")
+    try:
+        config = load_config(path)
+    except AnyorderError:
+        return "refused (1)"
+    if sum(stage.steps for stage in config.stages) > 4 or any(c.copy > 1000 for c in config.data.train):
+        return "not tried"
+    return _outcome(run(["train", str(path), "--out", str(folder / "new")]).code)
 
 
 def _evaluate(world: World, case: tuple[bytes, bytes, list[str]]) -> str:
@@ -223,15 +239,30 @@ def _commands(world: World) -> st.SearchStrategy[tuple[list[str], list[str], byt
     return st.tuples(say.translations(), _stdin()).map(lambda pair: (*pair[0], pair[1]))
 
 
+def _spoken(world: World) -> st.SearchStrategy[tuple[list[str], list[str], bytes]]:
+    """Words that an operating system can pass on."""
+    passed = st.lists(say.arguments.map(lambda t: t.encode("utf-8", "replace").decode()), max_size=3)
+    return st.tuples(_commands(world), passed).map(
+        lambda pair: ([o.encode("utf-8", "replace").decode() for o in pair[0][0]], pair[1], pair[0][2])
+    )
+
+
+def _processes(world: World, case: tuple[list[str], list[str], bytes]) -> str:
+    return _translate(world, case, apart=True)
+
+
 FAMILIES = [
-    Family("plans", 50, "options of a plan, as a program gives them", lambda w: say.expressions(), _plan),
+    Family("plans", 40, "options of a plan, as a program gives them", lambda w: say.expressions(), _plan),
     Family("translate", 10, "command lines of translate, over files", _commands, _translate),
     Family("language models", 10, "command lines of fill, infill, generate, score", lambda w: say.writings(), _write),
+    Family("commands", 9, "command lines of every command", lambda w: commands.lines(), commands.check),
     Family("masks", 8, "texts around masks come back to the byte", lambda w: _gaps, _fill),
     Family("traces", 6, "damaged traces", lambda w: say.damaged(w.trace), _view),
     Family("folders", 4, "model folders with a damaged file", _files_of, _folder),
     Family("configurations", 6, "training configurations", lambda w: say.configurations(CONFIG), _config),
     Family("test sets", 2, "damaged files for evaluate", _pages, _evaluate),
     Family("resuming", 2, "damaged outputs and records", _records, _resume),
+    Family("training", 0.5, "training configurations, trained", lambda w: say.configurations(TINY), _train),
+    Family("processes", 0.1, "command lines of translate, as a shell starts them", _spoken, _processes),
     Family("checkpoints", 2, "damaged checkpoints for convert", lambda w: say.damaged(_checkpoint()), _convert),
 ]

@@ -17,7 +17,30 @@ from anyorder.text import load as loading
 from anyorder.traces.trace import write
 from tests.fuzz.harness import Broken
 
-LINES = "Ein Hund läuft am Strand.\n\nZwei Kinder spielen im Garten.\nA dog runs.\n" * 6
+LINES = "Ein Hund.\n\nZwei.\nA dog.\n" * 2
+TINY = """
+name = "tiny"
+[data]
+languages = ["de", "en"]
+train = [{ copy = 20, seed = 1 }]
+valid = [{ copy = 4, seed = 2 }]
+[tokenizer]
+vocabulary = 290
+[model]
+dim = 16
+layers = 1
+heads = 2
+ffn = 32
+positions = 48
+[[stages]]
+name = "masked"
+objective = "masked-translation"
+steps = 2
+tokens = 128
+validate = 2
+bleu_sentences = 1
+warmup = 1
+"""
 CONFIG = (Path(__file__).parents[2] / "configs" / "copy-task.toml").read_text(encoding="utf-8")
 
 
@@ -39,6 +62,7 @@ class World:
             "t.jsonl": self.trace,
             "bad.de": b"Ein Hund.\nf\xfcr\nEin Garten.\n",
             "empty": b"",
+            "tiny.toml": TINY.encode(),
         }
         self.before = digest(self.models)
         self._load = loading.load

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
-from anyorder.files import keep_apart, standard_streams
+from anyorder.files import FileError, endless, keep_apart, standard_streams
 
 
 class File(Enum):
@@ -24,7 +24,7 @@ READ, WRITTEN, FOLDER = File.READ, File.WRITTEN, File.FOLDER
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, refusing to begin where an output is one of its inputs or another output."""
+    """The command, refusing to begin where an output is one of its inputs or another output, or an input has no end."""
 
     @functools.wraps(command)
     def checked(*args: Any, **kwargs: Any) -> None:
@@ -32,8 +32,12 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         reads, writes = standard_streams()
         files: dict[File, dict[str, Any]] = {File.READ: {**reads}, File.WRITTEN: {**writes}}
         for name, (flag, use) in roles(command).items():
+            named = _named(flag, given.get(name))
             if use in files:
-                files[use].update(_named(flag, given.get(name)))
+                files[use].update(named)
+            for said, file in named.items():
+                if use is not WRITTEN and endless(file):
+                    raise FileError(f"{said} {file} is a device that gives without end: give a file")
         keep_apart(files[File.READ], files[File.WRITTEN])
         command(*args, **kwargs)
 

@@ -141,9 +141,9 @@ class Job:
         """The shards that have a record and the part that it speaks of; what was begun and left is cleared away."""
         outcome, there = Outcome(), set(places.names(self.output))
         records = set(places.names(self._path(DONE)))
-        for name in there:
-            if name.endswith(places.ASIDE):
-                places.remove(self._path(name))
+        for path in [*((name,) for name in there), *((DONE, name) for name in records)]:
+            if path[-1].endswith(places.ASIDE):
+                places.remove(self._path(*path))
         for shard in self.shards:
             if shard.record not in records or shard.name(self.kind) not in there:
                 continue

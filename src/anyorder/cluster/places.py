@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import os
 import uuid
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -85,7 +86,7 @@ def reading(path: str) -> Any:
         yield
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} can not be read: {getattr(error, 'strerror', None) or first_line(error)}") from None
 
 

@@ -10,11 +10,13 @@ import shutil
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from anyorder.errors import DataError
+from anyorder.files import write_whole
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data"
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")
@@ -130,10 +132,11 @@ def _download(url: str, target: Path) -> str:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         content = _get(url)
-        gzip.decompress(content)  # a page about an error is no gzip
-        aside = target.with_name(target.name + ".new")
-        aside.write_bytes(content)
-        aside.replace(target)
+        try:
+            gzip.decompress(content)
+        except (OSError, EOFError, zlib.error):
+            raise DataError(f"{url} gave no gzip file (a page about an error?): try again later") from None
+        write_whole(target, content)
     return str(target)
 
 

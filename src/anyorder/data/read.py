@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -60,7 +61,7 @@ def read_lines(path: Path | str) -> Iterator[bytes]:
                 yield line.rstrip(b"\r\n")
     except FileNotFoundError:
         raise DataError(f"{path} does not exist") from None
-    except (EOFError, gzip.BadGzipFile, OSError) as error:
+    except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
         raise DataError(f"{path} cannot be read: {error}") from None
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyorder.errors import AnyorderError
+from anyorder.files import write_whole
 from anyorder.models.catalog import locate
 from anyorder.models.folder import ModelFolder
 from anyorder.text.plan import Plan
@@ -156,16 +157,14 @@ class Store:
             try:
                 with gzip.open(path, "rt", encoding="utf-8") as file:
                     self._read[path] = json.load(file)
-            except (FileNotFoundError, EOFError, ValueError, gzip.BadGzipFile):
+            except (FileNotFoundError, EOFError, ValueError, zlib.error, gzip.BadGzipFile):
                 return None
         return self._read[path]
 
     def write(self, path: Path, content: Any) -> None:
         """All or nothing, so that a run may be stopped at any moment."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.write_bytes(gzip.compress(json.dumps(content, ensure_ascii=False).encode(), mtime=0))
-        os.replace(new, path)
+        write_whole(path, gzip.compress(json.dumps(content, ensure_ascii=False).encode(), mtime=0))
 
     def chunk(self, job: Job) -> Chunk | None:
         """What was decoded and kept of a job; None if nothing was."""

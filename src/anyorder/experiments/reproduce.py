@@ -32,6 +32,7 @@ from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, Spread, run_all
 from anyorder.experiments.schedule import schedule
 from anyorder.experiments.tables import TextTable, title
+from anyorder.files import write_whole
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
 
@@ -91,16 +92,16 @@ def write_report(results: Results, scope: Scope, out: Path, model: str, left: in
     )
     for block in blocks:
         if isinstance(block, Figure):
-            (out / f"{block.name}.svg").write_text(block.svg, encoding="utf-8")
+            write_whole(out / f"{block.name}.svg", block.svg)
         elif isinstance(block, Viewer):
-            (out / f"{block.name}.html").write_text(block.page, encoding="utf-8")
-    (out / "README.md").write_text(markdown(blocks), encoding="utf-8")
-    (out / "report.html").write_text(page(blocks, "anyorder: the paper's results, measured here"), encoding="utf-8")
+            write_whole(out / f"{block.name}.html", block.page)
+    write_whole(out / "README.md", markdown(blocks))
+    write_whole(out / "report.html", page(blocks, "anyorder: the paper's results, measured here"))
     rows = list(dict.fromkeys(all_rows(scope)))
     lines = [record(m) for row in rows if (m := results.measure(row, results.ready(row))) is not None]
-    (out / "results.jsonl").write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), "utf-8")
+    write_whole(out / "results.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     times = markdown([Heading("Seconds", 1), Shown(costs.timings(results, scope, rows))])
-    (out / "timings.md").write_text(times, encoding="utf-8")
+    write_whole(out / "timings.md", times)
 
 
 def all_rows(scope: Scope) -> Iterator[Row]:

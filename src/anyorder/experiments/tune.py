@@ -10,6 +10,7 @@ from pathlib import Path
 from anyorder.experiments.cells import Cell, identify
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
+from anyorder.files import write_whole
 
 Alpha = tuple[float, float, float]  # of negent, logp, position
 NAMES = ("negent", "logp", "position")
@@ -65,7 +66,7 @@ def write_tuned(path: Path, direction: str, order: str) -> None:
     """Remember the best order of a direction for `anyorder reproduce`."""
     known: Mapping[str, str] = read_tuned(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**known, direction: order}, indent=1) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps({**known, direction: order}, indent=1) + "\n")
 
 
 def read_tuned(path: Path) -> dict[str, str]:

@@ -104,7 +104,8 @@ class ModelFolder:
 
         found = Tokenizer.load(self.path / TOKENIZER)
         config = self.config or {}
-        own, size = config.get(VOCABULARY), (config.get("architecture") or {}).get("vocabulary")
+        sizes = config.get("architecture")
+        own, size = config.get(VOCABULARY), sizes.get("vocabulary") if isinstance(sizes, dict) else None
         if (own is not None and own != found.fingerprint) or (size is not None and size != len(found)):
             what = f"it has {len(found)} symbols, the model {size}" if size != len(found) else "its subwords are others"
             raise ModelError(

@@ -30,7 +30,7 @@ def build(config: dict[str, Any]) -> nn.Module:
     from anyorder.models.translation import SpecialIds
 
     kinds = classes()
-    if config.get("kind") not in kinds:
+    if config.get("kind") not in list(kinds):  # it may be anything
         raise ModelError(f"unknown kind of model {config.get('kind')!r}: this version knows {', '.join(kinds)}")
     try:
         architecture = Architecture(**config["architecture"])
@@ -38,7 +38,10 @@ def build(config: dict[str, Any]) -> nn.Module:
         for name, value in asdict(special).items():
             if type(value) is not int or not 0 <= value < architecture.vocabulary:
                 raise ValueError(f"{name}_id {value} is no symbol of {architecture.vocabulary}")
-        model: nn.Module = kinds[config["kind"]](architecture, special, tuple(config["languages"]))
+        languages = config["languages"]
+        if not isinstance(languages, list) or not all(isinstance(name, str) for name in languages):
+            raise ValueError("languages are a list of names")
+        model: nn.Module = kinds[config["kind"]](architecture, special, tuple(languages))
     except (KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, AssertionError) as error:
         raise ModelError(f"config.json does not describe a model: {type(error).__name__} {error}") from None
     return model

@@ -21,6 +21,7 @@ from typing import Any, TextIO
 from anyorder.errors import DataError
 
 VERSION = 1
+LONGEST = 1 << 26  # characters of one line
 EDITS = ("replace", "insert")
 Tokens = list[str | None]  # token strings, None where masked
 
@@ -191,14 +192,17 @@ def read(file: str | PathLike[str] | TextIO) -> list[Trace]:
     return _read(file, getattr(file, "name", "trace"))
 
 
-def _read(lines: Iterable[str], name: str) -> list[Trace]:
+def _read(stream: TextIO, name: str) -> list[Trace]:
     traces: list[Trace] = []
     head: dict[str, Any] | None = None
     steps: list[TraceStep] = []
     canvas: Tokens = []
     number = 0
     try:
-        for number, line in enumerate(lines, 1):  # noqa: B007 (the errors below name it)
+        while line := stream.readline(LONGEST):
+            number += 1
+            if len(line) == LONGEST:
+                raise ValueError(f"longer than {LONGEST:,} characters: is it a trace?")
             if not line.strip():
                 continue
             record = _parse(line, expected=("trace",) if head is None else ("step", "end"))

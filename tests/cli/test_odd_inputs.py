@@ -1,0 +1,47 @@
+"""Inputs that are not what they should be: descriptions of something else, damaged gzip, files without end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_support import Run
+
+
+@pytest.mark.parametrize(("name", "value"), [("kind", {}), ("languages", [None, []]), ("architecture", [])])
+def test_a_description_of_something_else(run: Run, model_folder: Path, tmp_path: Path, name: str, value: Any) -> None:
+    shutil.copytree(model_folder, tmp_path / "model")
+    config = json.loads((model_folder / "config.json").read_text())
+    (tmp_path / "model" / "config.json").write_text(json.dumps({**config, name: value}))
+    done = run("translate", "Ein Hund.", "--to", "en", "-m", tmp_path / "model")
+    assert done.code == 1 and ("does not describe" in done.err or "unknown kind" in done.err)
+
+
+def test_a_test_set_whose_gzip_is_damaged(run: Run, model_folder: Path, tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"Ein Hund.\nZwei Kinder.\n" * 20, mtime=0))
+    packed[12:20] = b"\xff" * 8
+    (tmp_path / "a.gz").write_bytes(packed)
+    both = ["--source", tmp_path / "a.gz", "--reference", tmp_path / "a.gz"]
+    done = run("evaluate", *both, "-m", model_folder)
+    assert done.code == 1 and "a.gz cannot be read" in done.err
+    done = run("map", "translate", tmp_path / "a.gz", tmp_path / "new", "--to", "en", "-m", model_folder)
+    assert done.code == 1 and "a.gz can not be read" in done.err
+
+
+@pytest.mark.parametrize("command", [["view"], ["train"], ["map", "translate"], ["convert"]], ids=lambda c: c[0])
+def test_an_input_without_end(run: Run, tmp_path: Path, command: list[str]) -> None:
+    done = run(*command, "/dev/zero", *([] if command[0] in ("view", "train") else [tmp_path / "new"]))
+    assert done.code == 1 and "without end" in done.err and not (tmp_path / "new").exists()
+
+
+def test_a_line_without_end_is_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from anyorder.traces import trace
+
+    monkeypatch.setattr(trace, "LONGEST", 100)
+    (tmp_path / "t.jsonl").write_text("\n" + "x" * 200)
+    with pytest.raises(trace.TraceError, match="line 2: longer than 100"):
+        trace.read(tmp_path / "t.jsonl")
