@@ -83,6 +83,20 @@ def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: py
     assert ran == [(1, 1), (1, 1), (2, 1), (2, 1), (3, 1), (3, 1)]
 
 
+@pytest.mark.parametrize("kind", [MaskedTranslation, ConditionalMasked, Autoregressive])
+def test_the_columns_of_a_long_source_leave_with_it(kind: type) -> None:
+    model, decoder = make(kind), recipes.autoregressive(9, 1) if kind is Autoregressive else recipes.easy_first
+    running = Running(model, decoder)
+    for size in (3, 15):
+        context = model.encode(Source(torch.full((1, size), 7), 0, 1))
+        running.join(context, begin(torch.full((1, 9), MASK), MASK, PAD))
+    wide = running.context.width
+    running.step()
+    running.only(torch.tensor([0]))
+    assert wide == 17 and running.context.width == 5
+    running.step()
+
+
 def test_targets_that_end_differently_cannot_share_a_batch() -> None:
     for kind in (MaskedTranslation, ConditionalMasked):
         a, b = (make(kind).encode(Source(torch.tensor([[7, 8]]), 0, 1, close=close)) for close in (True, False))

@@ -1,4 +1,4 @@
-"""A real server on a loopback port, with small models: a translator, an autoregressive one, a BERT."""
+"""A real server on a loopback port, with small models: a translator, autoregressive ones beside and within, a BERT."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_support import build_bert, build_translator
+from cli_support import build_bert, build_grown, build_translator
 
 import anyorder
 from anyorder.serve.app import create
@@ -22,7 +22,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("models")
     build_translator(folder / "tiny")
     build_bert(folder / "bert")
-    return {name: anyorder.load(folder / name) for name in ("tiny", "bert", "tiny-ar")}
+    build_grown(folder / "grown")
+    return {name: anyorder.load(folder / name) for name in ("tiny", "bert", "tiny-ar", "grown")}
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,25 @@ def test_rows_join_a_batch_under_way(url: str, models: dict[str, Any]) -> None:
         assert answer.json() == {"translatedText": alone}
 
 
+def test_texts_that_end_by_themselves_join_and_leave(url: str, models: dict[str, Any]) -> None:
+    """From left to right with a cache: rows at any column, of any source, in one batch."""
+    how: list[dict[str, Any]] = [{}, {}, {}, {"beam": 3}, {"temperature": 1.0, "seed": 3}, {"order": "easy-first"}]
+    asks = [(sentence(n + 1), how[n % len(how)]) for n in range(30)]
+
+    async def one_after_the_other() -> list[httpx.Response]:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+            waiting = []
+            for text, more in asks:
+                ask = {"model": "grown", "prompt": text, "from": "de", "to": "en", "max_tokens": 100, **more}
+                waiting.append(asyncio.create_task(client.post("/v1/completions", json=ask)))
+                await asyncio.sleep(0.003)
+            return list(await asyncio.gather(*waiting))
+
+    for (text, more), answer in zip(asks, asyncio.run(one_after_the_other()), strict=True):
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["choices"][0]["text"] == models["grown"].translate(text, "en", source="de", **more).text
+
+
 @pytest.mark.parametrize("q", [["Ein Hund.", "", "Zwei Kinder spielen im Garten."], "Ein Hund.\n\nZwei Kinder."])
 def test_a_list_or_lines_are_what_they_are_one_by_one(client: httpx.Client, models: dict[str, Any], q: Any) -> None:
     answer = client.post("/translate", json={"q": q, "source": "de", "target": "en"}).json()["translatedText"]

@@ -12,7 +12,7 @@ from anyorder.core.count import fixed
 from anyorder.core.decoder import Decoder, done
 from anyorder.core.edit import Replace
 from anyorder.core.look import Cost, Reader
-from anyorder.core.model import Model
+from anyorder.core.model import Model, without
 from anyorder.core.noise import DESCEND, combine, mix
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State, View
@@ -137,7 +137,7 @@ class Searching:
         """The rows at these places (m,) stay, all others leave."""
         assert self.state is not None
         flat = (keep[:, None] * self.K + torch.arange(self.K, device=keep.device)).flatten()
-        state, self.context, self.rows = self.state.take(flat).trim(), self.context.take(flat), self.rows[keep]
+        state, self.context, self.rows = self.state.take(flat).trim(), without(self.context, flat), self.rows[keep]
         seen = (state.memory[_PATH[0]] >= 0).any(0).nonzero()  # steps before the oldest row came are nobody's
         start = int(seen[0]) if len(seen) else state.memory[_PATH[0]].shape[1]
         self.state = state.but(memory=state.memory | {key: state.memory[key][:, start:] for key in _PATH})

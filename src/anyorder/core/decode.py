@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anyorder.core.decoder import Decoder, done
 from anyorder.core.look import Cost, Reader
-from anyorder.core.model import Model
+from anyorder.core.model import Model, without
 from anyorder.core.ragged import widened
 from anyorder.core.state import State
 from anyorder.core.step import Step, step
@@ -70,7 +70,7 @@ class Running:
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
         assert self.state is not None
-        self.state, self.context = self.state.take(keep).trim(), self.context.take(keep)
+        self.state, self.context = self.state.take(keep).trim(), without(self.context, keep)
         self.rows = self.rows[keep]
 
 

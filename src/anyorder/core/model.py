@@ -20,6 +20,15 @@ class Context(Protocol):
         ...
 
 
+def without(context: Any, rows: Tensor) -> Any:
+    """The context of hypotheses `rows` (M,), when all others have left: columns that only they had go with them.
+
+    A context that has columns says how with `trim()`.
+    """
+    kept = context.take(rows)
+    return kept.trim() if hasattr(kept, "trim") else kept
+
+
 @dataclass(frozen=True)
 class NoContext:
     """X = ∅, or a prompt that is already part of the canvas."""

@@ -44,6 +44,14 @@ class _Seen:
         states = widened(self.states, (width, self.states.shape[2]))
         return _Seen(widened(self.inputs, (width,)), self.cache.widened(width), states, self.filled)
 
+    def trim(self) -> _Seen:
+        """Without the columns that no row has filled."""
+        width = -(-int(self.filled.max()) // ROOM) * ROOM if len(self.filled) else 0
+        if width >= self.inputs.shape[1]:
+            return self
+        cache = Cache([(k[:, :, :width], v[:, :, :width]) for k, v in self.cache.layers])
+        return _Seen(self.inputs[:, :width], cache, self.states[:, :width], self.filled)
+
     def agreement(self, inputs: Tensor) -> Tensor:
         """How many first columns of each row are still right for these inputs: (N,)."""
         width = min(self.inputs.shape[1], inputs.shape[1])
@@ -72,7 +80,8 @@ class CausalContext:
 
     def trim(self) -> CausalContext:
         """Without the columns that are padding in every row."""
-        return replace(self, memory=self.memory.trim())
+        seen = None if self.seen is None else self.seen.trim()
+        return replace(self, memory=self.memory.trim(), seen=seen)
 
     def join(self, *others: CausalContext) -> CausalContext:
         """These rows, then the others'."""
