@@ -31,6 +31,7 @@ PLANS = [
     (["--order", "refinement(1e9)"], "8,000,000,000 passes"),
     (["--order", "gibbs(1e8)"], "--most-passes"),
     (["--polish", "1000000", "--rescore", "pll"], "--most-passes"),
+    (["--order", "uniform", "--rescore", "marginal", "--samples", "1000000"], "--most-passes"),
     (["--beam", "3000", "--most-passes", "10000000", "--most-memory", "0.01"], "--most-memory"),
 ]
 

@@ -10,8 +10,8 @@ from cli_support import build_translator
 
 from anyorder.experiments.evaluate import moses
 
-DE = ["Ein Hund läuft am Strand.", "Zwei Kinder spielen im Garten.", "Eine Frau liest.", "Der Mann singt laut."]
-EN = ["A dog runs on the beach.", "Two children play in the garden.", "A woman reads.", "The man sings loudly."]
+DE = ["Ein Hund.", "Zwei Kinder.", "Eine Frau liest.", "Der Mann singt."]  # short: they are translated in every way
+EN = ["A dog.", "Two children.", "A woman reads.", "The man sings."]
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from anyorder.text.rows import Input
 
 STEPS = 10
 ROUNDS = 3  # of what is compared with other engines
-OURS = {"one length": Plan.of(lengths=1), "as it comes": Plan()}  # beside an autoregressive model
+OURS = {"as it comes": Plan(), "one length": Plan.of("mask-predict(4)", lengths=1)}  # beside an autoregressive model
 BEAM = 4
 BAN = (0, 1, 2, 3, 4)  # <s>, </s>, <pad>, <unk>, <mask>
 Note = Callable[[str], None]

@@ -54,8 +54,9 @@ ORDER_HELP = (
     "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'."
 )
 ORDERS_HELP = (
-    f"{ORDER_HELP} Several, as in 'easy-first | left2right', give candidates that --rescore compares. "
-    "[default: the model's own; easy-first beside --count, --steps, --among or --beam]"
+    f"{ORDER_HELP} forwards is from left to right to an end of its own, for a model that contains an autoregressive "
+    "one. Several, as in 'easy-first | left2right', give candidates that --rescore compares. "
+    "[default: the model's own (de-en: forwards); easy-first beside --count, --steps or --among]"
 )
 Order = Annotated[str, typer.Option("--order", "-O", help=ORDER_HELP, rich_help_panel=PLAN)]
 Orders = Annotated[str | None, typer.Option("--order", "-O", help=ORDERS_HELP, rich_help_panel=PLAN)]
