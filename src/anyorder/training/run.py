@@ -44,7 +44,8 @@ def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
     if only is not None and only not in names:
         raise TrainingError(f"no stage {only!r}: the configuration has {', '.join(names)}")
     prepared = _prepare(config, out)
-    write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
+    if _process().is_main_process:
+        write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     folders = []
     for stage in config.stages:
         if only in (None, stage.name):
@@ -95,7 +96,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         train = read_distilled(_distilled(config, stage.target, out), prepared.tokenizer, config, room)
         lengths = folder / LENGTHS
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
+        with _process().main_process_first():
+            if _process().is_main_process:
+                write_atomically(lengths, json.dumps(length_counts(train, config.data.languages)).encode())
     if stage.back:
         written = read_distilled(_distilled(config, stage.back, out), prepared.tokenizer, config, room)
         train = with_back_translations(prepared.train, written)
