@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anyorder.errors import DataError, first_line
+from anyorder.errors import DataError, PlanError, first_line
 from anyorder.experiments.cells import Cell, identify
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.files import write_whole
-from anyorder.text.plan import Plan, PlanError
+from anyorder.text.plan import Plan
 
 Alpha = tuple[float, float, float]  # of negent, logp, position
 NAMES = ("negent", "logp", "position")
