@@ -163,7 +163,7 @@ def changed(part: Writing | Search | Choosing) -> list[str]:
 
 
 def check_causal(plan: Plan, name: str, instead: str) -> None:
-    """Refuse what has no meaning where a text is written from left to right to its own end; say what to do `instead`."""
+    """Refuse what has no meaning where a text is written to its own end, and say what to do `instead`."""
     if plan.choosing.rescore == "marginal":
         raise PlanError(f"{name} writes in one order, so there is one path to a text: rescore 'path' is its score")
     free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
