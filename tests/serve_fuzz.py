@@ -23,10 +23,10 @@ STRANGE: list[Any] = [
     None, True, 0, -1, 1, 2, 3, 7, 10**6, -(2**70), 0.5, 1e308, -0.0, "", " ", "a", "\x00", "\u202e", "Ein Hund.", "{}",
     "[MASK] x", "🐕" * 5, "de", "en", [], {}, [None], {"text": "x"}, "L", "2L", "threshold(0.9)", "wino", "x" * 300,
 ]  # fmt: skip
-ORDERS = ["easy-first", "mask-predict(3)", "negent + 0.9*logp", "llada(2)", "gibbs(2)", "remdm(2)", "learned",
-          "1e9*logp",
-          "inf*logp", "random", "stale", "semi-autoregressive(2)", "path-planning(3)", "a | b", "left2right | wino",
-          "entropy-bounded(0.1)", "constant-time(0)", "klass(2,2,2)", "adaptive-gibbs(2)", "0*logp"]  # fmt: skip
+ORDERS = ["easy-first", "forwards", "mask-predict(3)", "negent + 0.9*logp", "llada(2)", "gibbs(2)", "remdm(2)",
+          "learned", "1e9*logp", "inf*logp", "random", "stale", "semi-autoregressive(2)", "path-planning(3)", "a | b",
+          "left2right | wino", "entropy-bounded(0.1)", "constant-time(0)", "klass(2,2,2)", "adaptive-gibbs(2)",
+          "0*logp"]  # fmt: skip
 COUNTS = ["1", "2", "0", "constant", "anneal", "even", "whole", "threshold(0.9)", "factor(1)", "kl-stable", "fixed(2)"]
 AMONG = ["masked", "everywhere", "revisit", "block(2)", "dilated(4)", "block(0)"]
 WORDS = {"order": ORDERS, "count": COUNTS, "among": AMONG,
@@ -111,8 +111,8 @@ def fuzz(client: httpx.Client, seed: int, many: int) -> dict[int, int]:
 
 @contextmanager
 def small() -> Iterator[str]:
-    """A server with a small translator, an autoregressive one and a small BERT."""
-    from cli_support import build_bert, build_translator
+    """A server with small models: translators, autoregressive ones beside and within, a BERT."""
+    from cli_support import build_bert, build_grown, build_translator
 
     import anyorder
     from anyorder.serve.app import create
@@ -122,7 +122,8 @@ def small() -> Iterator[str]:
         folder = Path(name)
         build_translator(folder / "tiny")
         build_bert(folder / "bert")
-        with Background(create({n: anyorder.load(folder / n) for n in ("tiny", "bert", "tiny-ar")})) as url:
+        build_grown(folder / "grown")
+        with Background(create({n: anyorder.load(folder / n) for n in ("tiny", "bert", "tiny-ar", "grown")})) as url:
             yield url
 
 

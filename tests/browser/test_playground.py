@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_support import build_bert, build_translator
+from cli_support import build_bert, build_grown, build_translator
 
 import anyorder
 
@@ -31,7 +31,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("models")
     build_translator(folder / "tiny")
     build_bert(folder / "bert")
-    return {name: anyorder.load(folder / name) for name in ("tiny", "bert")}
+    build_grown(folder / "grown")
+    return {name: anyorder.load(folder / name) for name in ("tiny", "bert", "grown", "grown-ar")}
 
 
 @pytest.fixture(scope="module")
@@ -145,10 +146,33 @@ def test_it_fits_a_phone_and_follows_the_theme(page: Any) -> None:
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_a_language_model_fills_masks(page: Any, models: dict[str, Any]) -> None:
+def choose(page: Any, model: str) -> None:
     page.execute_script(
-        "const m = document.getElementById('model'); m.value = 'bert'; m.dispatchEvent(new Event('change'))"
+        "const m = document.getElementById('model'); m.value = arguments[0]; m.dispatchEvent(new Event('change'))",
+        model,
     )
+
+
+def test_texts_that_end_by_themselves(page: Any, models: dict[str, Any]) -> None:
+    """An order of its own, without lengths; a model that knows no other is asked for none."""
+    choose(page, "grown")
+    order = page.find_elements("css selector", ".strategy input[list=orders]")[1]
+    order.clear()
+    order.send_keys("forwards")
+    write(page)
+    assert page.find_elements("css selector", ".panel h2")[1].text == "forwards"
+    trace = models["grown"].trace(TEXT, "en", source="de", order="forwards")
+    assert len(page.execute_script(CELLS)[1]) == len(trace.tokens)
+    page.find_elements("css selector", ".panel")[1].find_elements("css selector", ".cell")[0].click()
+    page.find_element("id", "word").send_keys("dog", Keys.ENTER)
+    wait(lambda: page.find_elements("css selector", ".panel .cell.fixed"))
+    choose(page, "grown-ar")
+    write(page)
+    assert not page.find_element("id", "problem").is_displayed()
+
+
+def test_a_language_model_fills_masks(page: Any, models: dict[str, Any]) -> None:
+    choose(page, "bert")
     write(page, "the [MASK] sat on the [MASK] .")
     cells = page.execute_script(CELLS)[0]
     trace = models["bert"].trace("the [MASK] sat on the [MASK] .", order="easy-first")

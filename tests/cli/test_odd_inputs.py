@@ -45,3 +45,21 @@ def test_a_line_without_end_is_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (tmp_path / "t.jsonl").write_text("\n" + "x" * 200)
     with pytest.raises(trace.TraceError, match="line 2: longer than 100"):
         trace.read(tmp_path / "t.jsonl")
+
+
+@pytest.mark.parametrize(
+    "change", [{"written": 10**9}, {"sizes": [1, 2], "written": ["a", "b"]}, {"sizes": {}}, {"lines": 1.5}]
+)
+def test_a_record_with_something_else_in_it(
+    run: Run, model_folder: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    """What was done is found to be done, done again, or refused: never a mistake of ours, never another output."""
+    (tmp_path / "a").write_text("Ein Hund.\n\nZwei.\n")
+    fast = ["-t", "en", "-m", model_folder, "--steps", "1", "--lengths", "1"]
+    line = ["translate", *fast, "-i", tmp_path / "a", "-o", tmp_path / "b"]
+    assert run(*line).code == 0
+    whole, record = (tmp_path / "b").read_bytes(), tmp_path / "b.resume"
+    head, block, _ = record.read_text().split("\n")
+    record.write_text(f"{head}\n{json.dumps({**json.loads(block), **change})}\n")
+    done = run(*line, "--resume")
+    assert done.code in (0, 1) and (tmp_path / "b").read_bytes() == whole and (done.code == 0 or "damaged" in done.err)

@@ -81,8 +81,8 @@ def _jumping(at: int, by: float) -> None:
     time.time = now
 
 
-def child(arguments: list[str], before: Callable[[], None], log: Path) -> int:
-    """The program in a child of this process, which has everything loaded: its process id."""
+def child(arguments: list[str], before: Callable[[], None], log: Path, imported: Path | None = None) -> int:
+    """The program in a child of this process: its process id. What it imported is written down, if asked for."""
     pid = os.fork()
     if pid:
         return pid
@@ -96,6 +96,8 @@ def child(arguments: list[str], before: Callable[[], None], log: Path) -> int:
         before()
         main(arguments)
     except SystemExit as stop:
+        if imported is not None:
+            imported.write_text("\n".join(sys.modules))
         os._exit(int(stop.code or 0))
     except BaseException:
         import traceback

@@ -66,7 +66,14 @@ def test_rows_join_a_batch_under_way(url: str, models: dict[str, Any]) -> None:
 
 def test_texts_that_end_by_themselves_join_and_leave(url: str, models: dict[str, Any]) -> None:
     """From left to right with a cache: rows at any column, of any source, in one batch."""
-    how: list[dict[str, Any]] = [{}, {}, {}, {"beam": 3}, {"temperature": 1.0, "seed": 3}, {"order": "easy-first"}]
+    how: list[dict[str, Any]] = [
+        {},
+        {"order": "forwards"},
+        {},
+        {"beam": 3},
+        {"temperature": 1.0},
+        {"order": "easy-first"},
+    ]
     asks = [(sentence(n + 1), how[n % len(how)]) for n in range(30)]
 
     async def one_after_the_other() -> list[httpx.Response]:

@@ -131,6 +131,8 @@ class Outputs:
             changes = "; ".join(f"{key} was {settings.get(key)!r}, is {self.settings.get(key)!r}" for key in keys)
             raise FileError(f"{self.files[0].path} is of another run: {changes}. Leave --resume out to write it anew")
         self.blocks = blocks
+        if any(len(block.sizes) != len(self.files) for block in blocks):
+            raise FileError(f"{record} is damaged: leave --resume out to write {self.files[0].path} anew")
         for k, sink in enumerate(self.files):
             self._unchanged(sink, k)
 
@@ -215,6 +217,13 @@ def _exactly(file: IO[bytes], size: int) -> bytes:
     return b"".join(parts)
 
 
+def _sound(block: Block) -> bool:
+    """Is everything in it what it should be? A record may be damaged."""
+    kinds = ((block.sizes, int), (block.written, str))
+    lists = all(isinstance(some, list) and all(type(one) is kind for one in some) for some, kind in kinds)
+    return lists and type(block.lines) is int and len(block.sizes) == len(block.written)
+
+
 def _read_record(path: Path) -> tuple[dict[str, Any] | None, list[Block], list[int]]:
     """The settings of a run, its blocks, and how many bytes of the record they take: the header, then each block.
 
@@ -234,7 +243,7 @@ def _read_record(path: Path) -> tuple[dict[str, Any] | None, list[Block], list[i
     for line in rest:
         try:
             block = Block(**json.loads(line))
-            if not (isinstance(block.lines, int) and all(isinstance(n, int) for n in block.sizes)):
+            if not _sound(block):
                 break
         except (ValueError, TypeError, RecursionError):
             break

@@ -81,6 +81,7 @@ def serve(
         if known in models:
             raise UsageError(f"two models are called {known!r}: rename a folder, or serve them apart")
         models[known] = load(name, int8=True) if int8 else load(name)
+    sock.listen()  # whoever asks from now on waits until it runs
     url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
     print(f"anyorder: {visible(', '.join(models))} at {url} (docs: {url}/docs); Ctrl-C stops", file=sys.stderr)
     if not key and host not in ("127.0.0.1", "localhost", "::1"):

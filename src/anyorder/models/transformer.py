@@ -33,8 +33,7 @@ class Architecture:
     attention_dropout: float = 0.0
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
-    shift: bool = False  # a masked decoder reads a symbol off the state before it, as an autoregressive one does …
-    forwards: bool = False  # … and is an autoregressive one where a beginning stands and nothing else
+    forwards: bool = False  # a masked decoder is an autoregressive one where a beginning stands and nothing else
 
     @property
     def decoder(self) -> Architecture:

@@ -85,11 +85,7 @@ def plan(asked: How, limits: Limits, **more: Any) -> Plan:
     """The plan that was asked for; what makes no sense is refused in a sentence."""
     given = {**more, **options(asked, limits)}
     try:
-        made = Plan.of(**given)
-        for one in made.each:
-            if one.writing.order != "learned":
-                one.decoder()
-        return made
+        return Plan.of(**given).check()
     except PlanError:
         raise
     except (ValueError, TypeError, ArithmeticError) as error:  # numbers that no count or region can be made of

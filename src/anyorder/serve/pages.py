@@ -12,6 +12,7 @@ from anyorder import recipes
 from anyorder.serve.documents import document, example
 from anyorder.serve.server import Server
 from anyorder.text.translator import Translator
+from anyorder.text.writing import FORWARDS
 from anyorder.traces.page import shell
 
 FAMILIES = ("mask-predict(4)", "constant-time(4)", "semi-autoregressive(2)", "refinement(4)", "wino", "fast-dllm(0.9)")
@@ -45,7 +46,7 @@ def playground(server: Server) -> str:
     models = [
         {"name": name, "languages": list(model.languages) if isinstance(model, Translator) else [],
          "causal": isinstance(model, Translator) and model.causal,
-         "learned": isinstance(model, Translator) and bool(model.policies)}
+         "forwards": isinstance(model, Translator) and not model.causal and hasattr(model.model, FORWARDS)}
         for name, model in server.models.items()
     ]  # fmt: skip
     data = {"groups": [], "traces": [], "models": models, "keyed": server.keys.needed,

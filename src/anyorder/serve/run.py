@@ -24,6 +24,7 @@ from anyorder.serve.server import Server, Settings
 DRAINING = 30.0  # seconds that a server which stops waits for what it has begun
 STREAMS = 3.0  # seconds that connections which stay open have after that
 PAUSE = 0.05
+SWITCH = 0.0005  # seconds after which a busy thread of Python gives way: a step waits for HTTP that many times
 
 
 class Listening(uvicorn.Server):
@@ -35,6 +36,7 @@ class Listening(uvicorn.Server):
             timeout_graceful_shutdown=int(STREAMS), timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
         )  # fmt: skip
         super().__init__(config)
+        sys.setswitchinterval(SWITCH)
         self.served: Server = app.state.server
         self._since: float | None = None
 

@@ -65,8 +65,7 @@ class Generator:
             return self
         if not hasattr(self.model, FORWARDS):
             raise PlanError(f"{self.name} contains no autoregressive model: {FORWARDS!r} is not for it")
-        beside, name = self.beside, self.name
-        return Generator(self.model.forwards, self.direction, beside=beside, name=name, cost=self.cost, whole=self)
+        return Generator(self.model.forwards, self.direction, None, None, self.beside, self.name, self.cost, self)
 
     def settled(self, plan: Plan, given: bool = False) -> Plan:
         """With the order of the model's kind where a plan has none; for `given` canvases, one that can fill them."""
@@ -75,8 +74,7 @@ class Generator:
 
     def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
         """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""
-        given = any(one.canvases for one in inputs)
-        plan = self.settled(plan, given)
+        plan = self.settled(plan, given := any(one.canvases for one in inputs))
         if self.causal or plan.writing.order != FORWARDS:
             return self, plan
         if given:
@@ -274,14 +272,12 @@ class Generator:
     # ------------------------------------------------------------------ scores of whole texts
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """log p of whole (source, target) pairs, by this model (rescore "pll"), by the autoregressive one within it
-        ("forwards") or by the one beside it ("ar")."""
-        if choosing.rescore == "ar" and self.beside is None:
-            raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
-        if choosing.rescore == "ar" and self.beside is not None:
+        """log p of whole pairs, by this model ("pll"), or a causal one within it ("forwards") or beside it ("ar")."""
+        scorer = self.forwards if choosing.rescore == FORWARDS else self.whole or self
+        if choosing.rescore == "ar":
+            if self.beside is None:
+                raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
             scorer = self.beside()
-        else:
-            scorer = self.forwards if choosing.rescore == FORWARDS else self.whole or self
         each = zip(scorer.score(pairs), pairs, strict=True)
         return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
 

@@ -22,11 +22,13 @@ function addStrategy(order) {
     one.inputs[name] = input;
     return el("label", { class: "field" }, [el("span", { text: label }), input]);
   });
+  one.inputs.order.addEventListener("input", () => showFields(one));
   const drop = el("button", { type: "button", class: "drop", "aria-label": "Remove this strategy", text: "×" });
   drop.addEventListener("click", () => { strategies.splice(strategies.indexOf(one), 1); one.node.remove(); counted(); });
   one.node = el("div", { class: "strategy" }, [...fields, drop]);
   strategies.push(one);
   $("strategies").append(one.node);
+  showFields(one);
   counted();
 }
 
@@ -40,12 +42,20 @@ function howOf(one) {
   const how = {};
   for (const [name, , type] of FIELDS) {
     const value = one.inputs[name].value.trim();
-    if (name === "lengths" && !translates()) continue;
+    if (!has(name, one)) continue;
     if (value !== "") how[name] = type === "number" || (name === "steps" && /^\d+$/.test(value)) ? Number(value) : value;
   }
   return how;
 }
 
+// Does an option mean something? A text that is written from left to right to its own end has neither lengths nor an order.
+function has(name, one) {
+  if (name === "lengths") return translates() && !endsItself(one.inputs.order.value.trim());
+  return !(modelNow().causal && ["order", "count", "steps"].includes(name));
+}
+
+const OWN = "forwards"; // the order of models that contain an autoregressive one
+const endsItself = (order) => modelNow().causal || (modelNow().forwards && (order || OWN) === OWN);
 const modelNow = () => data.models.find((model) => model.name === $("model").value) ?? data.models[0];
 const translates = () => modelNow().languages.length > 0;
 
@@ -62,8 +72,15 @@ function openModel() {
   $("to").replaceChildren(...ways.map(([a, b]) => el("option", { value: `${a} ${b}`, text: `${a} → ${b}` })));
   $("to-field").hidden = !ways.length;
   $("text").placeholder = ways.length ? "Type a sentence to translate" : "Type a text with [MASK] where words are missing";
-  for (const one of strategies) one.inputs.lengths.parentNode.hidden = !ways.length;
+  $("orders").replaceChildren(...[...(modelNow().forwards ? [OWN] : []), ...data.orders].map((order) => el("option", { value: order })));
+  for (const one of strategies) showFields(one);
 }
+
+function showFields(one) {
+  for (const [name] of FIELDS) one.inputs[name].parentNode.hidden = !has(name, one);
+}
+
+const openings = () => (modelNow().forwards ? ["easy-first", OWN, "mask-predict(4)"] : ["easy-first", "left2right", "mask-predict(4)"]);
 
 // ---------------------------------------------------------------- the server's events
 
@@ -109,10 +126,13 @@ async function run(one) {
 
 function hear(one, event) {
   if (event.name === "begin" && event.row === 0) {
+    one.room = endsItself(one.ask.order) && !one.ask.canvas ? event.canvas : null; // nobody knows yet how much is used
+    if (one.room) event.canvas = one.room.slice(0, 1);
     one.trace = { recipe: one.how.order, edit: "replace", canvas: event.canvas, steps: [], pieces: event.pieces, log_length: event.log_length, score: null, forwards: 0, head_rows: 0 };
   } else if (event.name === "step" && event.row === 0) {
     Object.assign(one.trace.pieces, event.pieces);
     one.trace.steps.push(event.step);
+    if (one.room) one.trace.canvas = one.room.slice(0, Math.max(one.trace.canvas.length, ...event.step.positions.map((i) => i + 2)));
   } else if (event.name === "end") {
     one.records = event.records;
     const [head, ...steps] = event.records, end = steps.pop();
@@ -203,7 +223,7 @@ function write() {
 let editing = null; // {one, word: cell indices}
 
 function openEditor(one, i) {
-  if (!translates() && one.trace.canvas[i] !== null) return;
+  if (modelNow().causal || (!translates() && one.trace.canvas[i] !== null)) return;
   const word = words(one.panel.cells, one.trace.steps.length, one.trace.pieces).find((group) => group.includes(i));
   editing = { one, word };
   pause();
@@ -237,6 +257,7 @@ function fixWord() {
 
 function again(one, canvas) {
   one.ask = { ...one.ask, canvas: canvas ?? undefined };
+  if (modelNow().forwards) one.ask.order = canvas && one.how.order === OWN ? "easy-first" : one.how.order; // around words
   one.error = null;
   document.querySelector(".player").hidden = true;
   run(one);
@@ -293,17 +314,16 @@ document.querySelector(".player").hidden = true;
 $("key-field").hidden = !data.keyed;
 $("model").replaceChildren(...data.models.map((model) => el("option", { value: model.name, text: model.name })));
 $("model").parentNode.hidden = data.models.length < 2;
-$("orders").replaceChildren(...data.orders.map((order) => el("option", { value: order })));
 $("counts").replaceChildren(...["1", "2", "constant", "threshold(0.9)", "entropy-bound(0.1)", "anneal", "whole"].map((value) => el("option", { value })));
 $("model").addEventListener("change", openModel);
-$("add").addEventListener("click", () => addStrategy(["easy-first", "left2right", "mask-predict(4)"][strategies.length]));
+$("add").addEventListener("click", () => addStrategy(openings()[strategies.length]));
 $("composer").addEventListener("submit", (e) => { e.preventDefault(); write(); });
 $("text").addEventListener("keydown", (e) => { if (e.key === "Enter" && (e.ctrlKey || e.metaKey)) { e.preventDefault(); write(); } });
 $("word").addEventListener("keydown", (e) => { if (e.key === "Enter") { e.preventDefault(); fixWord(); } else if (e.key === "Escape") closeEditor(); e.stopPropagation(); });
 addEventListener("pointerdown", (e) => { if (editing && !e.target.closest("#editor, .cell")) closeEditor(); });
 $("download").addEventListener("click", downloadTrace);
 for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => copyAs(button.dataset.copy));
-addStrategy("easy-first");
-addStrategy("left2right");
+addStrategy(openings()[0]);
+if (!modelNow().causal) addStrategy(openings()[1]);
 openModel();
 $("text").focus();
