@@ -132,6 +132,7 @@ def side(name: str, model: str, threads: int) -> None:
 
     torch.set_num_threads(threads)
     app, sock = _app(name, model), bound("127.0.0.1", 0)
+    sock.listen()
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
     Listening(app).run(sockets=[sock])
 

@@ -49,8 +49,7 @@ class _Seen:
         width = -(-int(self.filled.max()) // ROOM) * ROOM if len(self.filled) else 0
         if width >= self.inputs.shape[1]:
             return self
-        cache = Cache([(k[:, :, :width], v[:, :, :width]) for k, v in self.cache.layers])
-        return _Seen(self.inputs[:, :width], cache, self.states[:, :width], self.filled)
+        return _Seen(self.inputs[:, :width], self.cache.trim(width), self.states[:, :width], self.filled)
 
     def agreement(self, inputs: Tensor) -> Tensor:
         """How many first columns of each row are still right for these inputs: (N,)."""

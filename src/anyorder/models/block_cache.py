@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
-from anyorder.models.memory import join_layers
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
 NO_BLOCK = torch.iinfo(torch.int64).max
@@ -41,7 +40,9 @@ class _Memo:
         all_ = (self, *others)
         tokens, open_ = joined([m.tokens for m in all_], pad_id), joined([m.open for m in all_])
         block, states = torch.cat([m.block for m in all_]), joined([m.states for m in all_])
-        return _Memo(tokens, open_, block, states, join_layers([m.layers for m in all_]))
+        pairs = zip(*(m.layers for m in all_), strict=True)
+        layers = [(joined([k for k, _ in each]), joined([v for _, v in each])) for each in pairs]
+        return _Memo(tokens, open_, block, states, layers)
 
     def fit(self, width: int, pad_id: int) -> _Memo:
         """With `width` columns: further ones are padding; a row that had symbols in those that go is forgotten."""

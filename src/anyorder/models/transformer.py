@@ -218,7 +218,7 @@ class Transformer(nn.Module):
                 def look(h: Tensor, _: Tensor, i: int = i) -> Tensor:
                     cross = self.encoder_attn[i]
                     q = cross.queries(h)  # type: ignore[operator]
-                    out: Tensor = cross.attend(q, *memory.layers[i], memory.mask)  # type: ignore[operator]
+                    out: Tensor = cross.attend(q, *memory.layer(i), memory.mask)  # type: ignore[operator]
                     return out
 
                 x = self._add(x, self.layer_norm15[i], look)
@@ -228,13 +228,12 @@ class Transformer(nn.Module):
 
     def memory(self, states: Tensor, mask: Tensor | None) -> Memory:
         """Encoder states (N, S, D) as this decoder's layers will look at them."""
-        return Memory([attention.memory(states) for attention in self.encoder_attn], mask)  # type: ignore[operator]
+        return Memory.of([attention.memory(states) for attention in self.encoder_attn], mask)  # type: ignore[operator]
 
     def new_cache(self, rows: int, length: int) -> Cache:
         """Room for the keys and values of canvases of some length."""
-        a, like = self.architecture, self.proj_bias
-        shape = (rows, a.heads, length, a.dim // a.heads)
-        return Cache([(like.new_zeros(shape), like.new_zeros(shape)) for _ in range(a.layers)])
+        a = self.architecture
+        return Cache(self.proj_bias.new_zeros(rows, a.layers, 2, a.heads, length, a.dim // a.heads))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(M, D) → (M, V)."""
