@@ -26,7 +26,8 @@ PAGE = """# Corpora on many workers, measured
 
 Written by `python -m benchmarks.cluster TEXT --sentences {sentences} --order '{order}'`: German to English with
 `{model}`, {sentences:,} sentences of Multi30k, `{order}` at one length per sentence, one thread per worker, shards of
-{shard_size:,} bytes, on a machine of {cores} cores (the column load: how many processes wanted them when a run ended).
+{shard_size:,} bytes, on a machine of {cores} cores (the column load: how many processes wanted them when a run
+ended; where these are many more than the workers, the times say little).
 Ray's nodes are real ones, of one CPU each, on loopback addresses of this machine.
 
 ## Scaling

@@ -41,15 +41,15 @@ def _memory(job: Job, third: int) -> str:
     with ray_cluster({}, send=(cluster_support.__name__,)):
         _, again = _run(job, dies_once=(third,), starves_once=(third + 1,))
     return (
-        f"a worker is killed by the kernel, as for want of memory, and another gets no memory: {again} begun anew, the "
-        "first by a new worker"
+        f"a worker is killed by the kernel, as for want of memory, and during another shard one gets no more memory: "
+        f"{again} begun anew"
     )
 
 
 def _disk(job: Job, third: int) -> str:
     with ray_cluster({"env_vars": {FULL: "1"}}, send=(cluster_support.__name__,)):
         _, again = _run(job)
-    return f"one node can not write, as with a full disk: after {again} attempts it is left alone, the other does all"
+    return f"one node can not write, as with a full disk: {again} attempts there fail, the other does all"
 
 
 def _shard(job: Job, third: int) -> str:

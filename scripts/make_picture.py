@@ -15,7 +15,7 @@ ORDERS = ("left2right", "easy-first", "least2most")
 
 def main() -> None:
     translator = anyorder.load(sys.argv[1] if len(sys.argv) > 1 else "de-en")
-    traces = [translator.trace(SENTENCE, "en", order=order) for order in ORDERS]
+    traces = [translator.trace(SENTENCE, "en", order=order, rescore="forwards") for order in ORDERS]
     (ROOT / "docs/order.svg").write_text(svg(traces), encoding="utf-8")
     for trace in traces:
         print(f"{trace.recipe:12} {trace.text}")

@@ -63,3 +63,10 @@ def test_a_record_with_something_else_in_it(
     record.write_text(f"{head}\n{json.dumps({**json.loads(block), **change})}\n")
     done = run(*line, "--resume")
     assert done.code in (0, 1) and (tmp_path / "b").read_bytes() == whole and (done.code == 0 or "damaged" in done.err)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"de-en": 3}', '{"de-en": "sideways"}', "\udcff"])
+def test_tuned_orders_that_are_something_else(run: Run, tmp_path: Path, content: str) -> None:
+    (tmp_path / "tuned.json").write_text(content, encoding="utf-8", errors="surrogateescape")
+    done = run("reproduce", "--data", tmp_path, "--output", tmp_path / "out", "--tuned", tmp_path / "tuned.json")
+    assert done.code == 1 and "tuned.json is not what" in done.err and not (tmp_path / "out").exists()

@@ -151,8 +151,9 @@ def test_an_old_bert_is_told_what_to_add(run: Run, bert_folder: Path, tmp_path: 
 
 
 def test_streams_that_are_closed_or_narrow(model_folder: Path) -> None:
-    command = f"{sys.executable} -m anyorder translate 'Ein Hund.' --to en -m {model_folder}"
+    translate = f"translate 'Ein Hund.' --to en -m {model_folder}"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "OMP_NUM_THREADS": "1"}
-    for end, code in (("", 0), (" <&-", 0), (" >&-", 1), (" >/dev/full", 1)):
-        done = subprocess.run(command + end, shell=True, capture_output=True, env=environment)
+    for line, code in ((f"{translate} <&-", 0), ("models >&-", 1), (f"{translate} >/dev/full", 1)):
+        command = f"{sys.executable} -m anyorder {line}"
+        done = subprocess.run(command, shell=True, capture_output=True, env=environment)
         assert done.returncode == code and b"Traceback" not in done.stderr and (not code or done.stderr.strip())

@@ -98,6 +98,8 @@ def child(arguments: list[str], before: Callable[[], None], log: Path, imported:
     except SystemExit as stop:
         if imported is not None:
             imported.write_text("\n".join(sys.modules))
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(int(stop.code or 0))
     except BaseException:
         import traceback

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anyorder.errors import DataError, PlanError, first_line
 from anyorder.experiments.cells import Cell, identify
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.files import write_whole
+from anyorder.text.plan import Plan
 
 Alpha = tuple[float, float, float]  # of negent, logp, position
 NAMES = ("negent", "logp", "position")
@@ -71,4 +73,16 @@ def write_tuned(path: Path, direction: str, order: str) -> None:
 
 def read_tuned(path: Path) -> dict[str, str]:
     """Direction → order; nothing where the file does not exist."""
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or not all(isinstance(order, str) for order in found.values()):
+            raise ValueError("it is no object of orders")
+        for order in found.values():
+            Plan.of(order).check()
+    except (ValueError, RecursionError, PlanError) as error:
+        raise DataError(f"{path} is not what `anyorder tune` writes: {first_line(error)}") from None
+    except OSError as error:
+        raise DataError(f"{path} can not be read: {error.strerror}") from None
+    return found

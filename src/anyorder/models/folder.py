@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anyorder.errors import ModelError, first_line
+from anyorder.files import write_whole
 from anyorder.models.weights import FORMAT, build, check_size, config_of, own_weights, set_weights
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class ModelFolder:
         lengths: Mapping[str, LengthCounts] | None = None,
         story: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a model, and what is given of the rest; the weights appear whole or not at all."""
+        """Write a model, and what is given of the rest; every file appears whole or not at all."""
         from safetensors.torch import save_file
 
         self.path.mkdir(parents=True, exist_ok=True)
@@ -205,11 +206,11 @@ class ModelFolder:
         if tokenizer is not None:
             tokenizer.save(self.path / TOKENIZER)
             config[VOCABULARY] = tokenizer.fingerprint
-        (self.path / CONFIG).write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+        write_whole(self.path / CONFIG, json.dumps(config, indent=1) + "\n")
         if lengths is not None:
-            (self.path / LENGTHS).write_text(json.dumps(lengths), encoding="utf-8")
+            write_whole(self.path / LENGTHS, json.dumps(lengths))
         if story is not None:
-            (self.path / TRAINED).write_text(json.dumps(story, indent=1) + "\n", encoding="utf-8")
+            write_whole(self.path / TRAINED, json.dumps(story, indent=1) + "\n")
 
     def copy_to(self, other: ModelFolder, half: bool = True) -> None:
         """This model as it is shipped: float16, with what strings need."""

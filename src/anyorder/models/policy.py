@@ -23,6 +23,7 @@ from anyorder.core.count import ONE, Count
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
 from anyorder.errors import ModelError
+from anyorder.files import write_whole
 
 KIND = "anyorder-policy"
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
@@ -189,7 +190,7 @@ class Policy(nn.Module, Order):
         weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         metadata = {"kind": KIND, "format": "1", "settings": json.dumps(settings)}
-        Path(path).write_bytes(save(weights, metadata))
+        write_whole(path, save(weights, metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.errors import ModelError, extra, first_line
+from anyorder.files import write_whole
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 BOS, EOS, PAD, UNK, MASK = range(5)
@@ -66,7 +67,7 @@ class Tokenizer:
         """Write tokenizer.json."""
         data = json.loads(self.inner.to_str())
         data["anyorder"] = {"moses": self.moses, **({} if self.words is None else {"words": self.words})}
-        Path(path).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8")
+        write_whole(path, json.dumps(data, ensure_ascii=False, indent=1))
 
     @classmethod
     def load(cls, path: Path | str) -> Tokenizer:

@@ -237,7 +237,7 @@ class Generator:
         if carrier is not self:
             return carrier.decoder(plan)
         if self.causal:
-            check_causal(plan, self.name)
+            check_causal(plan, self.name, "leave it out, or give an order" if self.whole else "leave it out")
             return replace(
                 recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )

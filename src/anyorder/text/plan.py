@@ -162,15 +162,15 @@ def changed(part: Writing | Search | Choosing) -> list[str]:
     return [f.name for f in fields(part) if getattr(part, f.name) != f.default]
 
 
-def check_causal(plan: Plan, name: str) -> None:
-    """Refuse what has no meaning where a text is written from left to right to its own end."""
+def check_causal(plan: Plan, name: str, instead: str) -> None:
+    """Refuse what has no meaning where a text is written to its own end, and say what to do `instead`."""
     if plan.choosing.rescore == "marginal":
         raise PlanError(f"{name} writes in one order, so there is one path to a text: rescore 'path' is its score")
     free = {"temperature", "top_k", "top_p", "seed", "beam", *LIMITS}
     for option in changed(plan.writing) + changed(plan.search):
         if option not in free:
             raise PlanError(
-                f"{name} writes from left to right to its own end: {option} could have no effect (leave it out)"
+                f"{name} writes from left to right to its own end: {option} could have no effect ({instead})"
             )
 
 
