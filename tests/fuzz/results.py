@@ -57,7 +57,8 @@ def _fuzz(state: dict[str, Any]) -> list[str]:
     seconds = sum(f["seconds"] for f in families.values())
     rows = ["| what | cases | how they ended |", "|---|---:|---|"]
     for name, f in families.items():
-        ways = ", ".join(f"{how} {n:,}" for how, n in sorted(f["ended"].items(), key=lambda item: -item[1]))
+        said = {} if broken else {"broken": "wrong at first, mended"}
+        ways = ", ".join(f"{said.get(how, how)} {n:,}" for how, n in sorted(f["ended"].items(), key=lambda i: -i[1]))
         rows.append(f"| {name}: {f['about']} | {sum(f['ended'].values()):,} | {ways} |")
     return [
         "## Fuzzing",
