@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from anyorder.serve.answers import Json
 from anyorder.serve.api.libretranslate import Ask
 from anyorder.serve.gate import Gate
 from benchmarks.asking import Asking
-from benchmarks.serving_page import save
+from benchmarks.serving_page import OURS, save
 
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
@@ -179,12 +180,12 @@ def measure(sides: Sequence[str], model: str, threads: int, seconds: float, load
             asyncio.run(load(url, texts, 4, min(3.0, seconds / 2)))  # warm
         for clients in loads:
             rows += _turns(urls, texts, clients, seconds)
-        empty = asyncio.run(load(urls["anyorder serve"], [], 1, 3))
     finally:
         for process in running.values():
             process.kill()
     return {
-        "rows": rows, "http": statistics.median(empty), "seconds": seconds, "threads": threads, "model": model,
+        "rows": rows, "seconds": seconds, "threads": threads, "model": model,
+        "cores": len(os.sched_getaffinity(0)),
         "sides": {name: SIDES[name] for name in sides},
     }  # fmt: skip
 
@@ -207,6 +208,27 @@ def _turns(urls: dict[str, str], texts: Sequence[str], clients: int, seconds: fl
     return rows
 
 
+def measure_http(model: str, threads: int) -> dict[str, float]:
+    """What an empty text costs, which no model is asked about: seconds until its answer, and of the server's CPU."""
+    command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side", OURS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            asyncio.run(load(url, [], 1, 2))  # warm
+            before = _cpu(process.pid)
+            took = asyncio.run(load(url, [], 1, 5))
+            return {"cpu": (_cpu(process.pid) - before) / len(took), "wall": statistics.median(took)}
+        finally:
+            process.kill()
+
+
+def _cpu(pid: int) -> float:
+    """Seconds of CPU that a process has used."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--side", choices=list(SIDES))
@@ -215,11 +237,15 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
+    parser.add_argument("--http", action="store_true", help="the HTTP layer only")
     parser.add_argument("--dry", action="store_true", help="measure, and write nothing")
     asked = parser.parse_args()
     if asked.side:
         side(asked.side, asked.model, asked.threads)
     else:
-        found = measure(asked.sides, asked.model, asked.threads, asked.seconds, asked.clients)
-        if not asked.dry:
-            save("speed", found)
+        parts: dict[str, Any] = {"http": measure_http(asked.model, asked.threads)}
+        print(parts["http"])
+        if not asked.http:
+            parts["speed"] = measure(asked.sides, asked.model, asked.threads, asked.seconds, asked.clients)
+        for part in () if asked.dry else parts:
+            save(part, parts[part])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import collections
 import os
 import random
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from tests.fuzz import results  # noqa: E402
 from tests.fuzz.families import FAMILIES, Family  # noqa: E402
-from tests.fuzz.worker import Worker  # noqa: E402
+from tests.fuzz.worker import Tried, Worker  # noqa: E402
 
 PIECE = 50  # cases drawn from one seed
 
@@ -26,6 +30,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=1e9, help="stop after this long; the same command goes on")
+    parser.add_argument("--workers", type=int, default=1, help="processes that try cases")
     parser.add_argument("--only", help="families, by commas")
     parser.add_argument("--again", action="store_true", help="first try again what was broken")
     parser.add_argument("--results", type=Path, default=results.FILE)
@@ -34,38 +39,67 @@ def main() -> None:
     chosen = [f for f in FAMILIES if asked.only is None or f.name in asked.only.split(",")]
     end = time.monotonic() + asked.minutes * 60
     state = results.read(asked.results, "fuzz", {"seed": asked.seed, "families": {}, "broken": [], "mended": []})
-    with tempfile.TemporaryDirectory() as folder:
-        worker = Worker(Path(folder))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.workers) as pool:
+        workers = [Worker(Path(folder) / str(n)) for n in range(asked.workers)]
+        campaign = Campaign(state, chosen, asked.cases, end, asked.results)
         try:
             if asked.again:
-                again(worker, state)
+                again(workers[0], state)
                 results.write(asked.results, "fuzz", state)
-            go_on(worker, state, chosen, asked.cases, end, asked.results)
+            list(pool.map(campaign.go_on, workers))
         finally:
-            worker.stop()
+            for worker in workers:
+                worker.stop()
     print({f.name: state["families"].get(f.name, {}).get("ended") for f in chosen}, flush=True)
 
 
-def go_on(worker: Worker, state: dict[str, Any], chosen: list[Family], cases: int, end: float, where: Path) -> None:
-    """Pieces of the family that lags behind most, until all cases are tried or the time is over."""
-    total = sum(f.share for f in chosen)
-    while time.monotonic() < end:
-        done = {f.name: sum(state["families"].get(f.name, {}).get("ended", {}).values()) for f in chosen}
-        left = {f.name: round(cases * f.share / total) - done[f.name] for f in chosen}
-        family = max(chosen, key=lambda f: left[f.name] / f.share)
-        if left[family.name] <= 0:
-            return
-        entry = state["families"].setdefault(family.name, {"about": family.about, "ended": {}, "seconds": 0.0})
-        number = random.Random(f"{state['seed']} {family.name} {done[family.name]}").getrandbits(32)
-        size = min(PIECE, left[family.name], max(1, round(PIECE * family.share)))
-        tried = worker.ask(family.name, size, number)
+@dataclass
+class Campaign:
+    """What is to be tried, by any number of workers, and what came of it."""
+
+    state: dict[str, Any]
+    chosen: list[Family]
+    cases: int
+    end: float
+    where: Path
+    begun: collections.Counter[str] = field(default_factory=collections.Counter)  # cases that workers are at
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def go_on(self, worker: Worker) -> None:
+        """Pieces, until all cases are tried or the time is over."""
+        while time.monotonic() < self.end and (piece := self._next()) is not None:
+            name, size, number = piece
+            tried = worker.ask(name, size, number)
+            with self.lock:
+                self.begun[name] -= size
+                self._add(name, size, number, tried)
+
+    def _next(self) -> tuple[str, int, int] | None:
+        """A piece of the family that lags behind most: its name, its size and its seed."""
+        total, known = sum(f.share for f in self.chosen), self.state["families"]
+        with self.lock:
+            done = {
+                f.name: sum(known.get(f.name, {}).get("ended", {}).values()) + self.begun[f.name] for f in self.chosen
+            }
+            left = {f.name: round(self.cases * f.share / total) - done[f.name] for f in self.chosen}
+            family = max(self.chosen, key=lambda f: left[f.name] / f.share)
+            size = min(PIECE, left[family.name], max(1, round(PIECE * family.share)))
+            if size <= 0:
+                return None
+            self.begun[family.name] += size
+        number = random.Random(f"{self.state['seed']} {family.name} {done[family.name]}").getrandbits(32)
+        return family.name, size, number
+
+    def _add(self, name: str, size: int, number: int, tried: Tried) -> None:
+        about = next(f.about for f in self.chosen if f.name == name)
+        entry = self.state["families"].setdefault(name, {"about": about, "ended": {}, "seconds": 0.0})
         for how, n in tried.ended.items():
             entry["ended"][how] = entry["ended"].get(how, 0) + n
         entry["seconds"] = round(entry["seconds"] + tried.seconds, 1)
         for what in tried.broken:
-            state["broken"].append({"family": family.name, "seed": number, "cases": size, "what": what})
-            print(family.name, number, what[:1500], flush=True)
-        results.write(where, "fuzz", state)
+            self.state["broken"].append({"family": name, "seed": number, "cases": size, "what": what})
+            print(name, number, what[:1500], flush=True)
+        results.write(self.where, "fuzz", self.state)
 
 
 def again(worker: Worker, state: dict[str, Any]) -> None:

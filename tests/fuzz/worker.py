@@ -62,6 +62,7 @@ class Worker:
     """A process with models loaded; started when it is needed."""
 
     def __init__(self, folder: Path) -> None:
+        folder.mkdir()
         self.folder, self.note, self.started = folder, folder / "case", 0
         self.process: Any = None
         self.pipe: Any = None

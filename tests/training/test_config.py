@@ -42,7 +42,7 @@ def test_the_papers_settings() -> None:
     [
         ("dropout = 0.0", "droput = 0.0", r"stages\[0\]: no setting 'droput'; did you mean 'dropout'\?"),
         ("dropout = 0.0", 'dropout = "none"', r"stages\[0\]\.dropout must be float, not 'none'"),
-        ("steps = 400", "steps = 0", r"stages\[0\] \(masked\): steps must be at least 1"),
+        ("steps = 250", "steps = 0", r"stages\[0\] \(masked\): steps must be at least 1"),
         ('optimizer = "muon"', 'direction = "a-c"', "direction must be a-b, b-a or left out, not 'a-c'"),
         ('objective = "masked-translation"', 'objective = "masked-lm"\ndirection = "a-b"', "have no direction"),
         ('optimizer = "muon"', 'optimizer = "sgd"', "optimizer must be one of adam, muon, not 'sgd'"),
