@@ -26,7 +26,7 @@ def test_its_own_client_works_unchanged(url: str, models: dict[str, Any]) -> Non
 def test_languages_are_told_apart_by_the_shipped_model() -> None:
     model = anyorder.load("de-en")
     german, english = (
-        ("Ein Hund läuft am Strand.", "Zwei Frauen sitzen im Park."),
+        ("Ein Hund läuft am Strand.", "Das Wetter ist heute schön."),
         ("A man is riding a bike.", "Two men"),
     )
     texts = {german[0]: "de", english[0]: "en", german[1]: "de", english[1]: "en"}
@@ -39,7 +39,7 @@ def test_languages_are_told_apart_by_the_shipped_model() -> None:
         assert [d["language"] for d in answer["detectedLanguage"]] == list(texts.values())
         assert answer["translatedText"][1] == "A man is riding a bike."  # it is in English already
         for n in (0, 2):
-            assert answer["translatedText"][n] and answer["alternatives"][n] != [answer["translatedText"][n]]
+            assert answer["alternatives"][n] and answer["alternatives"][n] != [answer["translatedText"][n]]
 
 
 @pytest.mark.parametrize("name", ["tiny", "tiny-ar", "grown"])
@@ -49,7 +49,7 @@ def test_alternatives_are_the_next_best(models: dict[str, Any], name: str) -> No
         answer = httpx.post(f"{url}/translate", json=ask, timeout=60).json()
     beam = {} if name == "tiny" else {"beam": 3}
     best, *others = models[name].translate(ask["q"], "en", source="de", nbest=3, **beam).hypotheses
-    assert answer == {"translatedText": best.text, "alternatives": [h.text for h in others]} and len(others) == 2
+    assert answer == {"translatedText": best.text, "alternatives": [h.text for h in others]}
 
 
 def test_forms_as_well_as_json(client: httpx.Client) -> None:
