@@ -28,7 +28,8 @@ Written by `python -m benchmarks.cluster TEXT --sentences {sentences} --order '{
 `{model}`, {sentences:,} sentences of Multi30k, `{order}` at one length per sentence, one thread per worker, shards of
 {shard_size:,} bytes, on a machine of {cores} cores (the column load: how many processes wanted them when a run
 ended; where these are many more than the workers, the times say little).
-Ray's nodes are real ones, of one CPU each, on loopback addresses of this machine.
+Ray's nodes are real ones, of one CPU each, on loopback addresses of this machine; its workers run at the priority of
+everything else (`RAY_worker_niceness=0`: by default they yield to whatever else wants a core).
 
 ## Scaling
 

@@ -79,6 +79,7 @@ def ray_cluster(*nodes: dict[str, Any], send: tuple[str, ...] = ()) -> Iterator[
     import ray
     from ray.cluster_utils import Cluster
 
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  as our own processes; its default is 15
     cluster = Cluster(initialize_head=True, head_node_args=NODE)
     try:
         for node in nodes:
