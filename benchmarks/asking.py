@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+IDLE = 10.0  # seconds after which a connection is not used again: the server may be about to close it
 
 
 @dataclass
@@ -16,7 +18,7 @@ class Asking:
     """Connections to one server, used again once they are free."""
 
     url: str
-    free: list[Connection] = field(default_factory=list)
+    free: list[tuple[float, Connection]] = field(default_factory=list)  # since when, which
 
     async def post(self, path: str, body: Any, seconds: float) -> tuple[int, bytes]:
         """Status and body; TimeoutError after so many seconds (the connection is closed), OSError if it is lost."""
@@ -27,7 +29,7 @@ class Asking:
 
     async def _post(self, path: str, body: bytes) -> tuple[int, bytes]:
         host, port = urlsplit(self.url).hostname, urlsplit(self.url).port
-        reader, writer = self.free.pop() if self.free else await asyncio.open_connection(host, port)
+        reader, writer = self._fresh() or await asyncio.open_connection(host, port)
         try:
             head = (
                 f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -41,13 +43,19 @@ class Asking:
         except BaseException:  # half an answer: nobody can use this connection again
             writer.close()
             raise
-        self.free.append((reader, writer))
+        self.free.append((time.monotonic(), (reader, writer)))
         return int(top.split(" ", 2)[1]), answer
+
+    def _fresh(self) -> Connection | None:
+        if self.free and time.monotonic() - self.free[-1][0] < IDLE:
+            return self.free.pop()[1]
+        self.close()
+        return None
 
     def close(self) -> None:
         """Hang up."""
-        for _, writer in self.free:
-            writer.close()
+        while self.free:
+            self.free.pop()[1][1].close()
 
 
 async def _chunks(reader: asyncio.StreamReader) -> bytes:

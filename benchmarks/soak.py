@@ -14,6 +14,8 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from benchmarks.asking import Asking
@@ -127,8 +129,8 @@ async def recovered(url: str, text: str, normal: float) -> float:
     return time.perf_counter() - begun
 
 
-def soak(minutes: float) -> dict[str, Any]:
-    """The whole of it, against a process of its own."""
+def soak(minutes: float, keep: Callable[[dict[str, Any]], None]) -> None:
+    """The whole of it, against a process of its own; what was found is kept after every load."""
     import anyorder
 
     texts = TEXTS.read_text("utf-8").splitlines()[:60]
@@ -140,12 +142,13 @@ def soak(minutes: float) -> dict[str, Any]:
         url = process.stderr.readline().split(" at ")[1].split()[0]
         threading.Thread(target=lambda: [None for _ in process.stderr or ()], daemon=True).start()
         try:
-            return _against(url, process.pid, right, minutes)
+            for part in _against(url, process.pid, right, minutes):
+                keep(part)
         finally:
             process.kill()
 
 
-def _against(url: str, pid: int, right: dict[str, str], minutes: float) -> dict[str, Any]:
+def _against(url: str, pid: int, right: dict[str, str], minutes: float) -> Iterator[dict[str, Any]]:
     texts, share = list(right), minutes * 60 / 3
     asyncio.run(load(url, texts, 4, 4))  # warm
     normal = percentile(asyncio.run(load(url, texts[:1], 1, 4)), 0.95)
@@ -162,7 +165,7 @@ def _against(url: str, pid: int, right: dict[str, str], minutes: float) -> dict[
             "refusing": percentile(traffic.refusing, 0.99) if traffic.refusing else None,
         })  # fmt: skip
         print(rows[-1], flush=True)
-    return {"rows": rows, "capacity": capacity, "normal": normal, "minutes": minutes}
+        yield {"rows": rows, "capacity": capacity, "normal": normal, "minutes": minutes * len(rows) / 3}
 
 
 if __name__ == "__main__":
@@ -170,6 +173,4 @@ if __name__ == "__main__":
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--dry", action="store_true", help="measure, and write nothing")
     asked = parser.parse_args()
-    found = soak(asked.minutes)
-    if not asked.dry:
-        save("soak", found)
+    soak(asked.minutes, (lambda _: None) if asked.dry else partial(save, "soak"))

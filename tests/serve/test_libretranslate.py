@@ -25,7 +25,11 @@ def test_its_own_client_works_unchanged(url: str, models: dict[str, Any]) -> Non
 
 def test_languages_are_told_apart_by_the_shipped_model() -> None:
     model = anyorder.load("de-en")
-    texts = {"Ein Hund läuft am Strand.": "de", "A man is riding a bike.": "en", "Zwei Frauen": "de", "Two men": "en"}
+    german, english = (
+        ("Ein Hund läuft am Strand.", "Das Wetter ist heute schön."),
+        ("A man is riding a bike.", "Two men"),
+    )
+    texts = {german[0]: "de", english[0]: "en", german[1]: "de", english[1]: "en"}
     with Background(create({"de-en": model})) as url:
         for text, language in texts.items():
             (first, *_) = httpx.post(f"{url}/detect", json={"q": text}, timeout=60).json()
@@ -34,8 +38,18 @@ def test_languages_are_told_apart_by_the_shipped_model() -> None:
         answer = httpx.post(f"{url}/translate", json=ask, timeout=60).json()
         assert [d["language"] for d in answer["detectedLanguage"]] == list(texts.values())
         assert answer["translatedText"][1] == "A man is riding a bike."  # it is in English already
-        assert answer["translatedText"][0] == model.translate("Ein Hund läuft am Strand.", "en").text
-        assert all(answer["alternatives"][n] != [answer["translatedText"][n]] for n in (0, 2))
+        for n in (0, 2):
+            assert answer["alternatives"][n] and answer["alternatives"][n] != [answer["translatedText"][n]]
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-ar", "grown"])
+def test_alternatives_are_the_next_best(models: dict[str, Any], name: str) -> None:
+    with Background(create({name: models[name]})) as url:
+        ask = {"q": "Ein Hund läuft am Strand.", "source": "de", "target": "en", "alternatives": 2}
+        answer = httpx.post(f"{url}/translate", json=ask, timeout=60).json()
+    beam = {} if name == "tiny" else {"beam": 3}
+    best, *others = models[name].translate(ask["q"], "en", source="de", nbest=3, **beam).hypotheses
+    assert answer == {"translatedText": best.text, "alternatives": [h.text for h in others]}
 
 
 def test_forms_as_well_as_json(client: httpx.Client) -> None:

@@ -6,6 +6,7 @@ import math
 
 from anyorder.text.rows import Whole
 from anyorder.text.translator import Translator
+from anyorder.text.writing import FORWARDS
 
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "en": "English", "es": "Spanish", "fi": "Finnish",
@@ -19,8 +20,8 @@ LOOK = 16  # tokens of a text that are looked at: enough to know
 def detect(model: Translator, text: str) -> dict[str, float]:
     """{language: probability}, all alike where there is nothing to tell them by.
 
-    A text is judged as a translation of nothing: log p of each of its first tokens given the others, in each
-    language, softmax over languages.
+    A text is judged as a translation of nothing: log p of each of its first tokens given the others (from left to
+    right where the model can, which tells languages apart better and takes one pass), softmax over languages.
     """
     scores: dict[str, float] = {}
     for language in model.languages:
@@ -28,7 +29,9 @@ def detect(model: Translator, text: str) -> dict[str, float]:
         if not ids:
             return {one: 1 / len(model.languages) for one in model.languages}
         other = next(one for one in model.languages if one != language)
-        values = model.generator(language, other).log_probs([Whole((), ids, 0, len(ids))])[0]
+        judge = model.generator(language, other)
+        judge = judge.forwards if hasattr(model.model, FORWARDS) else judge
+        values = judge.log_probs([Whole((), ids, 0, len(ids))])[0]
         scores[language] = float(values.sum())
     best = max(scores.values())
     weights = {language: math.exp(score - best) for language, score in scores.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -47,6 +47,11 @@ class Served(Generator):
         meters.labels("read").inc(sum(len(one.source) for one in inputs))
         meters.labels("written").inc(sum(len(h.ids) for each in written for some in each for h in some))
         return written
+
+    @cached_property
+    def forwards(self) -> Served:
+        """As everywhere, its passes on the model's thread."""
+        return Served(self.inner.forwards, self.engine)
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """As everywhere, on the model's thread."""

@@ -17,6 +17,7 @@ from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.results import Translation
 from anyorder.text.translator import Translator
+from anyorder.text.writing import FORWARDS
 
 
 class Ask(HowMany):
@@ -83,7 +84,7 @@ def routes(server: Server) -> APIRouter:
         _check(server, texts, asked.alternatives)
         model = translator(asked.source, asked.target)
         lines = [text.splitlines() or [""] for text in texts]
-        made = plan(asked, server.limits, nbest=asked.alternatives + 1)
+        made = plan(asked, server.limits, nbest=asked.alternatives + 1, **_beam(model, asked, server.limits.beam))
         request.scope["notes"]["texts"] = texts
 
         def work() -> list[tuple[list[Translation], dict[str, float]]]:
@@ -141,6 +142,14 @@ def _check(server: Server, texts: list[str], alternatives: int) -> None:
         raise wrong(f"a text may have {longest} characters: split it", "q")
     if not 0 <= alternatives < server.limits.samples:
         raise wrong(f"alternatives is a whole number from 0 to {server.limits.samples - 1}", "alternatives")
+
+
+def _beam(model: Translator, asked: Ask, most: int) -> dict[str, int]:
+    """Where a text is written to its own end there is one of it, and others only beside it in a beam."""
+    single = model.causal or (hasattr(model.model, FORWARDS) and asked.order in (None, FORWARDS))
+    return (
+        {"beam": min(asked.alternatives + 1, most)} if asked.alternatives and single and not asked.temperature else {}
+    )
 
 
 def _untouched(text: str) -> Translation:
