@@ -23,7 +23,7 @@ def chat(api: Any, text: str = TEXT, **more: Any) -> Any:
 
 
 def test_models(api: Any) -> None:
-    assert [m.id for m in api.models.list()] == ["tiny", "bert", "tiny-ar"]
+    assert [m.id for m in api.models.list()] == ["tiny", "bert", "tiny-ar", "grown"]
     assert api.models.retrieve("tiny").owned_by == "anyorder"
 
 

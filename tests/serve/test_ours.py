@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
@@ -22,10 +23,10 @@ def events(text: str) -> list[tuple[str, Any]]:
 def test_a_trace_is_the_librarys(client: httpx.Client, models: dict[str, Any]) -> None:
     for how in ({"order": "left2right"}, {"beam": 2}, {"order": "mask-predict(3)"}, {"order": "wino"}):
         found = client.post("/v1/trace", json={"text": TEXT, "to": "en", **how})
-        (trace,) = read(found.text.splitlines())
+        (trace,) = read(io.StringIO(found.text))
         assert trace == models["tiny"].trace(TEXT, "en", **how)
     masks = "the [MASK] sat on the [MASK] ."
-    (trace,) = read(client.post("/v1/trace", json={"model": "bert", "text": masks}).text.splitlines())
+    (trace,) = read(io.StringIO(client.post("/v1/trace", json={"model": "bert", "text": masks}).text))
     assert trace == models["bert"].trace(masks)
 
 
