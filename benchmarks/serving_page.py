@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -91,7 +90,7 @@ def _http(found: dict[str, float]) -> list[str]:
         f"{cpu:.1f} ms of the server's CPU, and {wall:.1f} ms (median) until its answer is there, beside whatever else "
         "the machine did.",
         "\n".join(["| aimed at | reached | measured |", "|---|---|---|",
-                   _aim("less than 5 ms a request for HTTP", cpu < 5, f"{cpu:.1f} ms of CPU")]),
+                   _aim("less than 5 ms a request for HTTP", wall < 5, f"{wall:.1f} ms, {cpu:.1f} of them CPU")]),
     ]  # fmt: skip
 
 
@@ -106,16 +105,14 @@ def _soak(found: dict[str, Any]) -> list[str]:
         f"{r['memory'][0]:.0f} → {r['memory'][-1]:.0f} | {r['recovery']:.1f} |"
         for r in found["rows"]
     ]
-    everything = [m for r in found["rows"] for m in r["memory"]]
-    third = len(everything) // 3
-    first, last = statistics.median(everything[third : 2 * third]), statistics.median(everything[2 * third :])
+    first, last = found["rows"][0]["memory"][-1], found["rows"][-1]["memory"][-1]
     wrong, broken = (sum(r[key] for r in found["rows"]) for key in ("wrong", "broken"))
     slowest, back = max(r["p99"] for r in found["rows"]), found["rows"][-1]["recovery"]
     aims = [
         _aim("no wrong answer", not wrong, f"{wrong}"),
         _aim("no answer 500 or 504, none late or lost", not broken, f"{broken}"),
-        _aim("memory flat: the last third of the time as the second, within 5 %", last <= 1.05 * first,
-             f"median {first:.0f} MB, then {last:.0f} MB"),
+        _aim("memory flat from the end of the first load on, within 5 %", last <= 1.05 * first,
+             f"{first:.0f} → {last:.0f} MB"),
         _aim("p99 bounded: within a full queue's time and the deadline", slowest < 60, f"{slowest:.1f} s at most"),
         _aim("normal latency again within 5 s after the flood", back <= 5, f"{back:.1f} s"),
     ]  # fmt: skip
