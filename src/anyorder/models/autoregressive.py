@@ -62,7 +62,7 @@ class _Seen:
 class CausalContext:
     """The encoded source, one row a hypothesis, and a memo of the target prefix that was last run."""
 
-    remembers = True  # a step runs one column of a row, not all of them
+    cached = True  # a step runs one column of a row, not all of them
     memory: Memory
     target_lang: Tensor  # (N, 1)
     seen: _Seen | None = field(default=None, repr=False)

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from anyorder.core import Running, Searching, State, Step, done
 from anyorder.serve.job import Ended, Part
+from anyorder.text.batching import CACHED
 
 Seen = Callable[[Step], None]
-REMEMBERED = 8  # tokens that cost as much as one does that is run, where they are only looked at
 
 
 class Batch(Protocol):
@@ -137,7 +137,7 @@ def width(state: State | None, context: Any) -> int:
     if state is None:
         return 0
     whole = state.tokens.shape[1] + int(getattr(context, "width", 0))
-    return max(1, whole // REMEMBERED) if getattr(context, "remembers", False) else whole
+    return max(1, whole // CACHED) if getattr(context, "cached", False) else whole
 
 
 def numbers(rows: list[int]) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from anyorder.core.noise import combine, mix
 
 TOKEN_BUDGET = 1024  # canvas tokens (source and padding included) in one forward pass: what caches hold
-CAUSAL_BUDGET = 4 * TOKEN_BUDGET  # … of a causal model with its cache: a pass runs one column of each row
+CACHED = 8  # tokens that cost as much as one that is run, where a cache has them: a pass runs one column of each row
 ALIKE = 0.75  # of the longest: the shortest source that is encoded with it
 WINDOW = 256  # inputs whose encoded sources are held at once
 

@@ -29,7 +29,7 @@ from anyorder.errors import PlanError, TextError
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
-from anyorder.text.batching import CAUSAL_BUDGET, TOKEN_BUDGET, Progress, batches, padded, seeds, silent, windows
+from anyorder.text.batching import CACHED, TOKEN_BUDGET, Progress, batches, padded, seeds, silent, windows
 from anyorder.text.effort import expected
 from anyorder.text.plan import WHOLE, Choosing, Plan, check_causal
 from anyorder.text.results import Hypothesis
@@ -157,7 +157,7 @@ class Generator:
             return [[n] for n in range(len(batch))]
         width = max(map(len, batch.sources)) + 4
         steps = [c.tokens.count(self.model.mask_id) for c in batch.canvases]
-        budget = CAUSAL_BUDGET if self.causal else TOKEN_BUDGET
+        budget = TOKEN_BUDGET * (CACHED if self.causal else 1)
         return batches([width + len(c.tokens) for c in batch.canvases], budget, beam, steps)
 
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[list[Hypothesis]]:
