@@ -166,3 +166,30 @@ def test_guidance_joins_where_each_row_has_its_prompt() -> None:
         for c in contexts
     ]
     assert [len(c.prompt) for c in rows] == [4, 4]
+
+
+def test_rows_that_leave_in_place_are_those_that_are_taken() -> None:
+    model, words = make(Autoregressive), torch.Generator().manual_seed(2)
+    context = model.encode(Source(torch.randint(5, WORDS, (5, 6), generator=words), 0, 1))
+    tokens = torch.randint(5, WORDS, (5, 8), generator=words)
+    tokens[:, 4:] = MASK
+    with torch.inference_mode():
+        model.hidden(context, tokens)  # fills the cache
+        keep = torch.tensor([0, 4, 2])  # row 4 takes the place of row 1, row 3 leaves
+        taken = model.hidden(context.take(keep), tokens[keep])
+        again = context.only(keep)
+        assert torch.equal(model.hidden(again, tokens[keep]), taken)
+        tokens[keep, 4] = 7  # and the cache is still theirs
+        fresh = model.encode(Source(torch.randint(5, WORDS, (5, 6), generator=torch.Generator().manual_seed(2)), 0, 1))
+        torch.testing.assert_close(model.hidden(again, tokens[keep]), model.hidden(fresh.take(keep), tokens[keep]))
+
+
+def test_a_context_that_others_hold_is_left_as_it_is() -> None:
+    model, words = make(Autoregressive), torch.Generator().manual_seed(3)
+    context = model.encode(Source(torch.randint(5, WORDS, (4, 6), generator=words), 0, 1))
+    before = context.memory.whole.clone()
+    symbols = Symbols(ban=(0, PAD, 3))
+    decoder = replace(recipes.autoregressive(0, 1), symbols=symbols)
+    first = decode(model, context, begin(torch.full((4, 9), MASK), MASK, PAD), decoder)
+    assert torch.equal(context.memory.whole, before)
+    assert torch.equal(decode(model, context, begin(torch.full((4, 9), MASK), MASK, PAD), decoder).tokens, first.tokens)

@@ -87,3 +87,13 @@ def test_models_without_one(tmp_path: Path) -> None:
     for options in ({"order": "forwards"}, {"rescore": "forwards"}):
         with pytest.raises(PlanError, match="contains no autoregressive model"):
             joint.translate(SENTENCES[0], "en", **options)
+
+
+def test_two_models_judge_together(both: tuple[anyorder.Translator, anyorder.Translator]) -> None:
+    grown, _ = both
+    found = {
+        by: {h.ids: h.score for h in grown.translate(SENTENCES[0], "en", beam=3, nbest=3, rescore=by).hypotheses}
+        for by in ("forwards", "ar", "both")
+    }
+    for ids, score in found["both"].items():
+        assert score == pytest.approx((found["forwards"][ids] + found["ar"][ids]) / 2, abs=1e-5)

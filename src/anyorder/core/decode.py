@@ -40,15 +40,16 @@ class Running:
         self.context: Any = None
         self.state: State | None = None  # of the rows under way; None before the first have joined
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each of them is known
+        self.own = False  # is the context one that was made here, so that nobody else looks at it?
 
     def join(self, context: Any, state: State, rows: Tensor | None = None) -> None:
         """Further rows, and the number (n,) by which each will be known: 0, 1, 2 … if none are given."""
         rows = torch.arange(len(state.tokens), device=state.tokens.device) if rows is None else rows
         state = self.decoder.start(state)
         if self.state is None or not len(self.rows):
-            self.context, self.state, self.rows = context, state, rows
+            self.context, self.state, self.rows, self.own = context, state, rows, False
         else:
-            self.context, self.state = self.context.join(context), self.state.join(state)
+            self.context, self.state, self.own = self.context.join(context), self.state.join(state), True
             self.rows = torch.cat([self.rows, rows])
         self.leave()
 
@@ -61,17 +62,22 @@ class Running:
         return taken
 
     def leave(self) -> None:
-        """Rows that are done leave, and columns that only they had."""
+        """Rows that are done leave, and columns that only they had; the last rows take their places."""
         assert self.state is not None
         ended = done(self.decoder, self.state)
-        if bool(ended.any()):
-            self.only((~ended).nonzero()[:, 0])
+        if not bool(ended.any()):
+            return
+        left = int((~ended).sum())
+        keep = torch.arange(left, device=ended.device)
+        keep[ended[:left]] = left + (~ended[left:]).nonzero()[:, 0]
+        self.only(keep)
 
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
         assert self.state is not None
-        self.state, self.context = self.state.take(keep).trim(), without(self.context, keep)
-        self.rows = self.rows[keep]
+        with torch.inference_mode():
+            self.state, self.context = self.state.take(keep).trim(), without(self.context, keep, self.own)
+        self.rows, self.own = self.rows[keep], True
 
 
 def unroll(

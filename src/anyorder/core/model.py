@@ -20,12 +20,13 @@ class Context(Protocol):
         ...
 
 
-def without(context: Any, rows: Tensor) -> Any:
+def without(context: Any, rows: Tensor, own: bool = False) -> Any:
     """The context of hypotheses `rows` (M,), when all others have left: columns that only they had go with them.
 
-    A context that has columns says how with `trim()`.
+    A context that has columns says how with `trim()`. One that is the caller's `own`, so that nobody will ask it for
+    other rows any more, may have `only(rows)`, which copies no row that stays in its place.
     """
-    kept = context.take(rows)
+    kept = context.only(rows) if own and hasattr(context, "only") else context.take(rows)
     return kept.trim() if hasattr(kept, "trim") else kept
 
 

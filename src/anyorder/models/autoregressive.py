@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, widened
-from anyorder.models.memory import Cache, Memory
+from anyorder.models.memory import Cache, Memory, stay
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 
@@ -26,6 +26,10 @@ class _Seen:
 
     def take(self, rows: Tensor) -> _Seen:
         return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows], self.filled[rows])
+
+    def only(self, rows: Tensor) -> _Seen:
+        """As `take`, in place."""
+        return _Seen(self.inputs[rows], self.cache.only(rows), stay(self.states, rows), self.filled[rows])
 
     def join(self, *others: _Seen) -> _Seen:
         all_ = (self, *others)
@@ -54,8 +58,8 @@ class _Seen:
     def agreement(self, inputs: Tensor) -> Tensor:
         """How many first columns of each row are still right for these inputs: (N,)."""
         width = min(self.inputs.shape[1], inputs.shape[1])
-        known = torch.arange(width, device=inputs.device) < self.filled[:, None]
-        return (known & (self.inputs[:, :width] == inputs[:, :width])).long().cumprod(1).sum(1)
+        same = (self.inputs[:, :width] == inputs[:, :width]).cumprod(1).sum(1)
+        return torch.minimum(same, self.filled)
 
 
 @dataclass
@@ -71,6 +75,11 @@ class CausalContext:
         """These rows."""
         seen = None if self.seen is None else self.seen.take(rows)
         return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
+
+    def only(self, rows: Tensor) -> CausalContext:
+        """As `take`, in place."""
+        seen = None if self.seen is None else self.seen.only(rows)
+        return CausalContext(self.memory.only(rows), self.target_lang[rows], seen)
 
     @property
     def width(self) -> int:
@@ -144,23 +153,25 @@ class Autoregressive(nn.Module):
 
     def hidden(self, context: CausalContext, tokens: Tensor) -> Tensor:
         """States (N, L, D) of the columns as a causal decoder sees them; what was seen before is not run again."""
-        seen, defined = self._run(context, tokens)
-        width, wide = tokens.shape[1], seen.states.shape[1]
-        states = seen.states[:, :width] * defined[:, :wide, None]
-        return widened(states, (width, states.shape[2]))
+        seen, ends = self._run(context, tokens)
+        width, wide = tokens.shape[1], min(tokens.shape[1], seen.states.shape[1])
+        defined = torch.arange(wide, device=tokens.device) < ends[:, None]
+        return widened(seen.states[:, :wide] * defined[:, :, None], (width, seen.states.shape[2]))
 
     def hidden_at(self, context: CausalContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only: (M, D)."""
-        seen, defined = self._run(context, tokens)
-        return seen.states[n, i.clamp_max(seen.states.shape[1] - 1)] * defined[n, i, None]
+        seen, ends = self._run(context, tokens)
+        defined = i < ends[n]
+        if bool(defined.all()):
+            return seen.states[n, i]
+        return seen.states[n, torch.where(defined, i, 0)] * defined[:, None]
 
     def _run(self, context: CausalContext, tokens: Tensor) -> tuple[_Seen, Tensor]:
-        """What is seen of these tokens, and where it is defined (N, L): if a row's inputs up to there hold no mask."""
+        """What is seen of these tokens, and how many first columns of a row are defined (N,): up to its first mask."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
-        defined = inputs.ne(self.mask_id).long().cumprod(1).bool()
-        ends = defined.sum(1)
+        ends = inputs.ne(self.mask_id).cumprod(1).sum(1)
         wide = min(width, -(-int(ends.max()) // ROOM) * ROOM) if rows else 0
         if context.seen is None:
             states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
@@ -171,22 +182,26 @@ class Autoregressive(nn.Module):
         if new > 0:
             self._extend(context, seen, inputs, ends, new)
         context.seen = seen
-        return seen, defined
+        return seen, ends
 
     def _extend(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int) -> None:
         """Run the last `new` columns of what is defined of each row (it ends at `ends`)."""
-        starts = (ends - new).clamp_min(0)
-        columns = starts[:, None] + torch.arange(new, device=inputs.device)  # (N, C)
-        alike, mask = bool((starts == starts[0]).all()), None
-        if not alike or new > 1:
-            end = int(columns[:, -1].max()) + 1
-            mask = (torch.arange(end, device=inputs.device) <= columns[:, :, None])[:, None]  # (N, 1, C, end)
-        states = self.decoder(
-            inputs.gather(1, columns), columns[0] if alike else columns, context.target_lang, mask,
-            memory=context.memory, cache=seen.cache,
-        )  # fmt: skip
-        seen.states.scatter_(1, columns[:, :, None].expand(states.shape), states)
-        wide = seen.inputs.shape[1]
+        first, last = ends.aminmax()
+        wide, columns, mask = seen.inputs.shape[1], slice(int(last) - new, int(last)), None
+        if int(first) == columns.stop:  # all rows are equally far
+            run: Tensor | slice = columns
+            these = inputs[:, columns]
+            if new > 1:
+                mask = torch.ones(new, columns.stop, dtype=torch.bool, device=inputs.device).tril(columns.start)
+        else:
+            run = (ends - new).clamp_min(0)[:, None] + torch.arange(new, device=inputs.device)  # (N, C)
+            these = inputs.gather(1, run)
+            mask = (torch.arange(wide, device=inputs.device) <= run[:, :, None])[:, None]  # (N, 1, C, L)
+        states = self.decoder(these, run, context.target_lang, mask, memory=context.memory, cache=seen.cache)
+        if isinstance(run, slice):
+            seen.states[:, run] = states
+        else:
+            seen.states.scatter_(1, run[:, :, None].expand(states.shape), states)
         seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -38,8 +38,8 @@ def check_type(folder: Path) -> None:
         return
     named = config.get("architectures")
     names = named if isinstance(named, list) else []
-    guess = str(names[0]).split("For")[0].lower() if names else "bert" if (folder / "vocab.txt").exists() else "..."
+    guess = str(names[0]).split("For")[0].lower() if names else "bert"
     raise ModelError(
         f'{folder / "config.json"} has no "model_type": it is from before there was one. Add "model_type": "{guess}" '
-        "to it, or the name of whichever architecture it is"
+        "to it, or the name of the architecture that it is"
     )

@@ -7,15 +7,20 @@ in float32 a sentence's result may depend a little on what else is in its batch.
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-ENGINE = "onednn"  # the fastest on x86, above all at the vocabulary projection, with 8-bit products or without
+ENGINE = "onednn"  # the fastest on x86, above all at the vocabulary projection, with 8-bit products or without …
+PLAIN = "fbgemm"  # … and the one that uses no matrix tiles
 
 
 def quantise(linear: nn.Linear) -> nn.Module:
@@ -33,13 +38,33 @@ def quantise(linear: nn.Linear) -> nn.Module:
 @contextmanager
 def _engine() -> Iterator[None]:
     """Weights are packed for the engine that is set while they are."""
-    before = torch.backends.quantized.engine
-    if ENGINE in torch.backends.quantized.supported_engines:
-        torch.backends.quantized.engine = ENGINE
+    before, engine = torch.backends.quantized.engine, ENGINE if tiles_work() else PLAIN
+    if engine in torch.backends.quantized.supported_engines:
+        torch.backends.quantized.engine = engine
     try:
         yield
     finally:
         torch.backends.quantized.engine = before
+
+
+TILES = """
+import torch
+layer = torch.nn.Linear(192, 512).bfloat16()
+with torch.inference_mode():
+    layer(torch.ones(64, 192).bfloat16())
+"""
+
+
+@cache
+def tiles_work() -> bool:
+    """Can this machine do what it announces? Some virtual machines announce matrix tiles (AMX) and end the process that
+    uses them, so that is tried in another process; without tiles there is nothing to try.
+    """
+    try:
+        announced = "amx_tile" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return True
+    return not announced or subprocess.run([sys.executable, "-c", TILES], capture_output=True).returncode == 0
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:

@@ -17,6 +17,11 @@ Part = TypeVar("Part")
 Done = TypeVar("Done")
 
 
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def side_by_side(work: Callable[[Part], Done], parts: Sequence[Part]) -> Iterator[Done]:
     """work(part) of each part, in order: on a CPU as many at once as torch has threads, each on a thread of its own.
 

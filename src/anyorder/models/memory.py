@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,13 +27,18 @@ class Memory:
         """From a pair of keys and values (N, H, S, D/H) per layer."""
         return cls(torch.stack([torch.stack(pair, 1) for pair in layers], 1), mask)
 
-    def layer(self, i: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of a layer, (N, H, S, D/H) each."""
-        return self.whole[:, i, 0], self.whole[:, i, 1]
+    @cached_property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of each layer, (N, H, S, D/H) each."""
+        return _layers(self.whole)
 
     def take(self, rows: Tensor) -> Memory:
         """These rows."""
         return Memory(self.whole.index_select(0, rows), None if self.mask is None else self.mask[rows])
+
+    def only(self, rows: Tensor) -> Memory:
+        """As `take`, in place."""
+        return Memory(stay(self.whole, rows), None if self.mask is None else self.mask[rows])
 
     @property
     def width(self) -> int:
@@ -66,6 +72,10 @@ class Cache:
         """These rows."""
         return Cache(self.whole.index_select(0, rows))
 
+    def only(self, rows: Tensor) -> Cache:
+        """As `take`, in place."""
+        return Cache(stay(self.whole, rows))
+
     def join(self, *others: Cache) -> Cache:
         """These rows, then the others'."""
         return Cache(joined([c.whole for c in (self, *others)]))
@@ -82,12 +92,37 @@ class Cache:
         """The first that many columns."""
         return Cache(self.whole[..., :width, :])
 
-    def put(self, layer: int, columns: Tensor, k: Tensor, v: Tensor, end: int) -> tuple[Tensor, Tensor]:
-        """Keys and values (N, H, C, D/H) of `columns`, (C,) or each row its own (N, C); those of the first `end`."""
-        for half, new in enumerate((k, v)):
-            kept = self.whole[:, layer, half]
-            if columns.dim() == 1:
-                kept.index_copy_(2, columns, new)
+    @cached_property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of each layer, (N, H, L, D/H) each."""
+        return _layers(self.whole)
+
+    def put(self, layer: int, columns: Tensor | slice, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values (N, H, C, D/H) of `columns`, the same in all rows or each row's own (N, C), are kept.
+
+        What is kept of this layer comes back, up to the last of the columns.
+        """
+        end = columns.stop if isinstance(columns, slice) else None
+        for i, new in enumerate((k, v)):
+            if isinstance(columns, slice):
+                self._half(layer, i)[:, :, columns] = new
             else:
-                kept.scatter_(2, columns[:, None, :, None].expand(new.shape), new)
-        return self.whole[:, layer, 0, :, :end], self.whole[:, layer, 1, :, :end]
+                self._half(layer, i).scatter_(2, columns[:, None, :, None].expand(new.shape), new)
+        return self._half(layer, 0)[:, :, :end], self._half(layer, 1)[:, :, :end]
+
+    def _half(self, layer: int, i: int) -> Tensor:
+        """Keys (0) or values (1) of a layer; a gradient does not go through a view made before the last change."""
+        return self.whole[:, layer, i] if torch.is_grad_enabled() else self.layers[layer][i]
+
+
+def stay(x: Tensor, rows: Tensor) -> Tensor:
+    """x[rows] of a tensor that is not used otherwise any more: what stays in its place is not copied."""
+    moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
+    if len(moved):
+        x.index_copy_(0, moved, x.index_select(0, rows[moved]))
+    return x[: len(rows)]
+
+
+def _layers(whole: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """(N, layers, 2, …) → keys and values of each layer, (N, …) each."""
+    return [(whole[:, i, 0], whole[:, i, 1]) for i in range(whole.shape[1])]

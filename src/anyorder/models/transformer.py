@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,7 +126,7 @@ class Transformer(nn.Module):
 
     def __init__(self, a: Architecture, cross: bool = False) -> None:
         super().__init__()
-        self.architecture = a
+        self.architecture, self.post = a, a.norm == "post"
         self.embeddings = nn.Embedding(a.vocabulary, a.dim)
         self.position_embeddings = nn.Embedding(a.positions, a.dim)
         self.lang_embeddings = nn.Embedding(a.languages, a.dim)
@@ -155,33 +154,23 @@ class Transformer(nn.Module):
             nn.init.xavier_uniform_(module.weight)
             nn.init.zeros_(module.bias)
 
-    def embed(self, tokens: Tensor, positions: Tensor | None, languages: Tensor) -> Tensor:
+    def embed(self, tokens: Tensor, positions: Tensor | slice | None, languages: Tensor) -> Tensor:
         """What the first layer is given: (N, L, D)."""
-        table = self.position_embeddings
-        places = table.weight[: tokens.shape[1]] if positions is None else table(positions)
+        table, columns = self.position_embeddings, slice(tokens.shape[1]) if positions is None else positions
+        places = table.weight[columns] if isinstance(columns, slice) else table(columns)
         x = self.embeddings(tokens) + places + self.lang_embeddings(languages)
         out: Tensor = self.dropout(self.layer_norm_emb(x))
         return out
 
-    def _add(
-        self, x: Tensor, norm: nn.Module, sublayer: Callable[[Tensor, Tensor], Tensor], columns: Columns = None
-    ) -> Tensor:
-        """A residual sum around `sublayer`, with the layer norm before or after it; at `columns` only.
-
-        The sub-layer is given its input, and the part of it that stands at `columns`.
-        """
-        kept = at_columns(x, columns)
-        if self.architecture.norm == "post":
-            out: Tensor = norm(kept + self.dropout(sublayer(x, kept)))
-        else:
-            h = norm(x)
-            out = kept + self.dropout(sublayer(h, at_columns(h, columns)))
-        return out
+    def _sum(self, x: Tensor, out: Tensor, norm: nn.Module) -> Tensor:
+        """The residual sum of a sub-layer's input and its output, with the layer norm after it in a "post" model."""
+        total = x + self.dropout(out)
+        return norm(total) if self.post else total  # type: ignore[no-any-return]
 
     def forward(
         self,
         tokens: Tensor,  # (N, L) int64
-        positions: Tensor | None,  # (N, L) or (L,); None: 0, 1, 2 …
+        positions: Tensor | slice | None,  # (N, L); or columns that are the same for all rows; None: 0, 1, 2 …
         languages: Tensor,  # (N, L) or (N, 1)
         mask: Tensor | None = None,  # broadcasts to (N, H, L, S), true where a key is visible
         causal: bool = False,
@@ -197,32 +186,24 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens, positions, languages)
         x = x if before is None else torch.cat([before, x], 1)
-        last = self.architecture.layers - 1
-        end = 0 if cache is None or positions is None else int(positions.max()) + 1
-        for i, (attention, norm1, ffn, norm2) in enumerate(
+        last, post = self.architecture.layers - 1, self.post
+        own: Any
+        for i, (own, norm1, ffn, norm2) in enumerate(
             zip(self.attentions, self.layer_norm1, self.ffns, self.layer_norm2, strict=True)
         ):
             read = columns if i == last else None
             seen = mask if read is None else _rows_of(mask, read)
-
-            def attend(h: Tensor, some: Tensor, i: int = i, own: Any = attention, seen: Tensor | None = seen) -> Tensor:
-                q, k, v = own.project(h, None if some is h else some)
-                if cache is not None and positions is not None:
-                    k, v = cache.put(i, positions, k, v, end)
-                out: Tensor = own.attend(q, k, v, seen, causal)
-                return out
-
-            x = self._add(x, norm1, attend, read)
+            h = x if post else norm1(x)
+            q, k, v = own.project(h, None if read is None else at_columns(h, read))
+            if cache is not None and positions is not None:
+                k, v = cache.put(i, positions, k, v)
+            x = self._sum(at_columns(x, read), own.attend(q, k, v, seen, causal), norm1)
             if memory is not None:
-
-                def look(h: Tensor, _: Tensor, i: int = i) -> Tensor:
-                    cross = self.encoder_attn[i]
-                    q = cross.queries(h)  # type: ignore[operator]
-                    out: Tensor = cross.attend(q, *memory.layer(i), memory.mask)  # type: ignore[operator]
-                    return out
-
-                x = self._add(x, self.layer_norm15[i], look)
-            x = self._add(x, norm2, lambda h, _, ffn=ffn: ffn(h))  # type: ignore[misc]
+                cross: Any = self.encoder_attn[i]
+                norm: Any = self.layer_norm15[i]
+                q = cross.queries(x if post else norm(x))
+                x = self._sum(x, cross.attend(q, *memory.layers[i], memory.mask), norm)
+            x = self._sum(x, ffn(x if post else norm2(x)), norm2)
         out: Tensor = self.final_norm(x)
         return out
 

@@ -11,6 +11,8 @@ from anyorder.core.noise import combine, mix
 
 TOKEN_BUDGET = 1024  # canvas tokens (source and padding included) in one forward pass: what caches hold
 CACHED = 8  # tokens that cost as much as one that is run, where a cache has them: a pass runs one column of each row
+SIDES = 2  # large batches come in multiples of this, so that as many cores have as much to do …
+FEW = 32  # … but for so few rows, which one core does in little more time than half of them
 ALIKE = 0.75  # of the longest: the shortest source that is encoded with it
 WINDOW = 256  # inputs whose encoded sources are held at once
 
@@ -64,9 +66,19 @@ def batches(
     return out
 
 
+def evenly(sizes: Sequence[int], budget: int, copies: int = 1, steps: Sequence[int] | None = None) -> list[list[int]]:
+    """`batches` of even size, whose number is a multiple of `SIDES` where there are enough rows."""
+    whole = batches(sizes, budget, copies, steps)
+    if len(sizes) <= FEW:
+        return whole
+    most = -(-len(sizes) // (-(-len(whole) // SIDES) * SIDES))
+    return batches(sizes, budget, copies, steps, most=most)
+
+
 def windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:
     """Inputs by their sizes: like ones together, to be encoded together; some hundred of them at a time."""
     order = sorted(range(len(sizes)), key=lambda i: sizes[i], reverse=True)
-    for start in range(0, len(order), WINDOW):
-        window = order[start : start + WINDOW]
+    each = -(-len(order) // -(-len(order) // WINDOW)) if order else 1  # windows are of one size
+    for start in range(0, len(order), each):
+        window = order[start : start + each]
         yield [[window[i] for i in part] for part in batches([sizes[i] for i in window], alike=ALIKE)]

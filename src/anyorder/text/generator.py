@@ -29,7 +29,7 @@ from anyorder.errors import PlanError, TextError
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
-from anyorder.text.batching import CACHED, TOKEN_BUDGET, Progress, batches, padded, seeds, silent, windows
+from anyorder.text.batching import Progress, padded, seeds, silent, windows
 from anyorder.text.effort import expected
 from anyorder.text.plan import WHOLE, Choosing, Plan, check_causal
 from anyorder.text.results import Hypothesis
@@ -132,33 +132,27 @@ class Generator:
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
         for window in windows([i.size for i in inputs]):
-            made = side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan), window)
             jobs = [
-                (some, batch, rows, one, decoder)
-                for some, batch in zip(window, list(made), strict=True)
-                for rows in self._parts(batch, plan.search.beam, alone=keep)
+                (batch, rows, one, decoder)
+                for batch in self._prepared(inputs, window, plan)
+                for rows in ([[n] for n in range(len(batch))] if keep else batch.parts(plan.search.beam, self.causal))
                 for one, decoder in decoders
             ]
-            left = Counter(some[batch.places[n].input] for some, batch, rows, _, _ in jobs for n in rows)
-            done = side_by_side(lambda job: self._run(job[1].take(job[2]), *job[3:], keep), jobs)
-            for (some, batch, rows, _, _), hypotheses in zip(jobs, done, strict=True):
-                for place, found in zip((batch.places[n] for n in rows), hypotheses, strict=True):
-                    i = some[place.input]
-                    out[i] += [[] for _ in range(len(out[i]), place.canvas + 1)]
-                    out[i][place.canvas] += found
+            left = Counter(batch.places[n].input for batch, rows, _, _ in jobs for n in rows)
+            done = side_by_side(lambda job: self._run(job[0].take(job[1]), *job[2:], keep), jobs)
+            for (batch, rows, _, _), hypotheses in zip(jobs, done, strict=True):
+                for (i, canvas), found in zip((batch.places[n] for n in rows), hypotheses, strict=True):
+                    out[i] += [[] for _ in range(len(out[i]), canvas + 1)]
+                    out[i][canvas] += found
                     left[i] -= 1
                     if not left[i]:
                         progress(1)
         return out
 
-    def _parts(self, batch: Batch, beam: int, alone: bool) -> list[list[int]]:
-        """The rows of a batch in parts of like canvases, each under the token budget."""
-        if alone:
-            return [[n] for n in range(len(batch))]
-        width = max(map(len, batch.sources)) + 4
-        steps = [c.tokens.count(self.model.mask_id) for c in batch.canvases]
-        budget = TOKEN_BUDGET * (CACHED if self.causal else 1)
-        return batches([width + len(c.tokens) for c in batch.canvases], budget, beam, steps)
+    def _prepared(self, inputs: Sequence[Input], window: list[list[int]], plan: Plan) -> list[Batch]:
+        """The rows of a window's inputs. A pass with a cache runs one column of each row, so it takes all of them."""
+        made = list(side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan).of(some), window))
+        return [made[0].join(*made[1:])] if self.causal and len(made) > 1 else made
 
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[list[Hypothesis]]:
         recipe = ("autoregressive" if self.causal else plan.writing.name) if keep else None
@@ -272,7 +266,12 @@ class Generator:
     # ------------------------------------------------------------------ scores of whole texts
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """log p of whole pairs, by this model ("pll"), or a causal one within it ("forwards") or beside it ("ar")."""
+        """log p of whole pairs, by this model ("pll"), a causal one within it ("forwards") or beside it ("ar"), or by
+        the mean of these two ("both"): models that were trained apart make other mistakes."""
+        if choosing.rescore == "both":
+            own = self.judge(pairs, replace(choosing, rescore="forwards"))
+            beside = self.judge(pairs, replace(choosing, rescore="ar"))
+            return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
         scorer = self.forwards if choosing.rescore == FORWARDS else self.whole or self
         if choosing.rescore == "ar":
             if self.beside is None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 
 from anyorder.core import State
+from anyorder.core.model import without
+from anyorder.text.batching import CACHED, TOKEN_BUDGET, batches, evenly
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,7 @@ class Input:
         return len(self.source) + 2 + max((len(c.tokens) for c in self.canvases), default=0)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Whose row it is: the input, and which of its canvases."""
 
     input: int
@@ -58,7 +60,29 @@ class Batch:
         """Some of the rows."""
         index = torch.tensor(rows, dtype=torch.int64)
         sources, canvases, places = ([some[i] for i in rows] for some in (self.sources, self.canvases, self.places))
-        return Batch(sources, canvases, places, self.context.take(index), self.state.take(index).trim())  # type: ignore[arg-type]
+        return Batch(sources, canvases, places, without(self.context, index), self.state.take(index).trim())  # type: ignore[arg-type]
+
+    def parts(self, beam: int, cached: bool) -> list[list[int]]:
+        """The rows in parts of like canvases, each under the token budget; larger ones where a cache is at work."""
+        width = 0 if cached else max(map(len, self.sources))  # a cached batch has sources of all sizes
+        sizes = [max(width, len(s)) + 4 + len(c.tokens) for s, c in zip(self.sources, self.canvases, strict=True)]
+        steps = [c.tokens.count(self.state.mask_id) for c in self.canvases]
+        if cached:
+            return evenly(sizes, TOKEN_BUDGET * CACHED, beam, steps)
+        return batches(sizes, TOKEN_BUDGET, beam, steps)
+
+    def join(self, *others: Batch) -> Batch:
+        """These rows, then the others'."""
+        all_ = (self, *others)
+        sources, canvases, places = (
+            list(chain(*each)) for each in zip(*((b.sources, b.canvases, b.places) for b in all_), strict=True)
+        )
+        context, state = self.context.join(*(b.context for b in others)), self.state.join(*(b.state for b in others))
+        return Batch(sources, canvases, places, context, state)
+
+    def of(self, inputs: Sequence[int]) -> Batch:
+        """The same rows, their inputs known by these numbers."""
+        return replace(self, places=[Place(inputs[p.input], p.canvas) for p in self.places])
 
 
 class Whole(NamedTuple):
