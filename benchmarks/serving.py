@@ -31,6 +31,7 @@ from fastapi import FastAPI
 from anyorder.serve.answers import Json
 from anyorder.serve.api.libretranslate import Ask
 from anyorder.serve.gate import Gate
+from anyorder.serve.run import threads
 from benchmarks.asking import Asking
 from benchmarks.serving_page import OURS, save
 
@@ -107,7 +108,8 @@ def _app(side: str, name: str) -> Any:
         assert isinstance(asked.q, str)
         return Json({"translatedText": await asyncio.wrap_future(take(asked.q)) if asked.q else ""})
 
-    app.add_middleware(Gate, meters=served.meters, longest=1 << 20, seconds=60.0, texts=False)
+    app.add_middleware(Gate, meters=served.meters, longest=1 << 20, seconds=60.0, texts=False,
+                       paths=frozenset({"/translate"}))  # fmt: skip
     return app
 
 
@@ -234,7 +236,7 @@ if __name__ == "__main__":
     parser.add_argument("--side", choices=list(SIDES))
     parser.add_argument("--sides", choices=list(SIDES), nargs="+", default=list(SIDES))
     parser.add_argument("--model", default=MODEL)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=threads())
     parser.add_argument("--seconds", type=float, default=16.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 4, 16, 32])
     parser.add_argument("--http", action="store_true", help="the HTTP layer only")

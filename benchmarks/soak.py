@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import random
+import resource
 import subprocess
 import sys
 import threading
@@ -24,6 +26,8 @@ from benchmarks.serving_page import save
 
 KINDS = ("translate",) * 6 + ("chat", "stream", "easy", "fill", "score", "nonsense", "leave")
 SAMPLE = 5.0  # seconds between two looks at the memory
+REST = 3.0  # seconds without requests before the look at what is kept
+FULL = (4, 10)  # times the capacity, seconds: before the first load the queue is full once, so that its room is taken
 
 
 def memory(pid: int) -> float:
@@ -136,6 +140,10 @@ def soak(minutes: float, keep: Callable[[dict[str, Any]], None]) -> None:
     texts = TEXTS.read_text("utf-8").splitlines()[:60]
     found = anyorder.load(MODEL).translate(texts, "en", source="de")
     right = {text: one.text for text, one in zip(texts, found, strict=True)}
+    gc.collect()
+    gc.freeze()  # or looking for garbage would hold up the clients, and be taken for the server's time
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # as many connections as may be
     command = [sys.executable, "-m", "anyorder", "serve", "--port", "0", "-m", MODEL]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -153,15 +161,18 @@ def _against(url: str, pid: int, right: dict[str, str], minutes: float) -> Itera
     asyncio.run(load(url, texts, 4, 4))  # warm
     normal = percentile(asyncio.run(load(url, texts[:1], 1, 4)), 0.95)
     capacity = asyncio.run(Traffic(url, pid, right).busily(16, 12))
+    asyncio.run(Traffic(url, pid, right).run(FULL[0] * capacity, FULL[1]))
     rows = []
     for times in (1, 2, 10):
         traffic = Traffic(url, pid, right)
         asyncio.run(traffic.run(times * capacity, share))
         s, quick = traffic.seen, asyncio.run(recovered(url, texts[0], normal))
+        time.sleep(REST)
         rows.append({
             "times": times, "asked": s["asked"], "answered": s["200"], "refused": s["503"], "wrong": s["wrong"],
             "broken": s["500"] + s["late"] + s["lost"] + s["504"], "p50": percentile(traffic.took, 0.5),
-            "p99": percentile(traffic.took, 0.99), "memory": traffic.memory, "recovery": quick, "seen": dict(s),
+            "p99": percentile(traffic.took, 0.99), "memory": traffic.memory, "rest": memory(pid), "recovery": quick,
+            "seen": dict(s),
             "refusing": percentile(traffic.refusing, 0.99) if traffic.refusing else None,
         })  # fmt: skip
         print(rows[-1], flush=True)

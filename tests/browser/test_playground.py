@@ -153,12 +153,44 @@ def choose(page: Any, model: str) -> None:
     )
 
 
+FIELDS = """return [...document.querySelectorAll('.strategy')].map((one) => [...one.querySelectorAll('.field')]
+    .filter((field) => field.querySelector('input').checkVisibility({ visibilityProperty: true }))
+    .map((field) => [field.textContent, field.querySelector('input').getBoundingClientRect().left]))"""
+
+
+def offered(page: Any) -> list[list[str]]:
+    """The options that each strategy offers; boxes of one name are below each other."""
+    rows = page.execute_script(FIELDS)
+    for name in {name for row in rows for name, _ in row}:
+        assert len({left for row in rows for one, left in row if one == name}) == 1, name
+    return [[name for name, _ in row] for row in rows]
+
+
+def test_what_a_strategy_cannot_use_is_not_offered(page: Any) -> None:
+    first = page.find_element("css selector", ".strategy input[list=orders]")
+    all_of_them = ["Order", "Count", "Steps", "Beam", "Lengths", "Temperature"]
+    assert offered(page) == [all_of_them, all_of_them]
+    first.clear()
+    first.send_keys("mask-predict(3)")
+    assert offered(page) == [["Order", "Lengths", "Temperature"], all_of_them]  # below the headings of the first row
+    page.find_element("css selector", ".drop").click()
+    assert offered(page) == [all_of_them]
+    choose(page, "grown-ar")
+    assert offered(page) == [["Beam", "Temperature"]]
+    choose(page, "bert")
+    assert offered(page) == [[name for name in all_of_them if name != "Lengths"]]
+
+
 def test_texts_that_end_by_themselves(page: Any, models: dict[str, Any]) -> None:
     """An order of its own, without lengths; a model that knows no other is asked for none."""
     choose(page, "grown")
     order = page.find_elements("css selector", ".strategy input[list=orders]")[1]
     order.clear()
     order.send_keys("forwards")
+    assert offered(page) == [
+        ["Order", "Count", "Steps", "Beam", "Lengths", "Temperature"],
+        ["Order", "Beam", "Temperature"],
+    ]
     write(page)
     assert page.find_elements("css selector", ".panel h2")[1].text == "forwards"
     trace = models["grown"].trace(TEXT, "en", source="de", order="forwards")

@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,6 +22,7 @@ import pytest
 
 from anyorder.serve.app import create
 from anyorder.serve.limits import Limits
+from anyorder.serve.refusal import Refusal
 from anyorder.serve.run import Background
 from anyorder.serve.server import Settings
 
@@ -78,6 +80,42 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again(models: dict[s
         assert max(a.elapsed.total_seconds() for a in refused) < 0.5 * (time.monotonic() - begun) + 0.5
         until(lambda: server.engine.held == 0)
         assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
+
+
+def test_a_shut_door_reads_nothing_and_says_so_in_the_log(models: dict[str, Any], caplog: Any) -> None:
+    with served(models, limits=Limits(queue=1)) as (url, server), httpx.Client(base_url=url) as client:
+        ticket = server.engine.admit(1)
+        with caplog.at_level("INFO", "anyorder.serve"):
+            for path in ("/translate", "/v1/stream"):
+                answer = client.post(path, content=b"no JSON")
+                assert answer.status_code == 503 and int(answer.headers["retry-after"]) >= 1
+            until(lambda: len(caplog.records) == 2)
+        assert [record.fields["route"] for record in caplog.records] == ["/translate", "/v1/stream"]
+        assert client.get("/languages").status_code == client.get("/health").status_code == 200
+        server.engine.leave(ticket)
+        assert client.post("/translate", content=b"no JSON").status_code == 400
+
+
+def test_what_would_be_done_too_late_is_refused_at_once(models: dict[str, Any]) -> None:
+    """The queue is not full, but what is in it takes longer than half a deadline; who finds nobody is taken."""
+    with served(models, limits=Limits(deadline=10.0)) as (url, server):
+        pace = server.engine._pace
+        pace.made(1000, 1000.0)  # about a second for each pass
+        pace.due(3)
+        ticket = server.engine.admit(1)  # it may come in, but has more to do than there is time for
+        with pytest.raises(Refusal, match="would take about"):
+            server.engine.submit(SimpleNamespace(passes=9), ticket)
+        pace.due(30)
+        answer = httpx.post(f"{url}/translate", json=ASK, timeout=60)
+        assert answer.status_code == 503 and "would take about" in answer.json()["error"]
+        assert int(answer.headers["retry-after"]) > 5
+        pace.due(-33)
+        server.engine.leave(ticket)
+        assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
+        time.sleep(0.3)  # the last step is counted after its answer
+        before, ask = pace._passes, {"texts": ["A dog."] * 3, "sources": ["Ein Hund."] * 3, "to": "en"}
+        assert httpx.post(f"{url}/v1/score", json=ask, timeout=60).status_code == 200
+        until(lambda: pace._passes >= before + 3)  # what is only looked at counts as well
 
 
 def test_a_request_larger_than_the_queue_is_taken_when_nobody_waits(models: dict[str, Any]) -> None:
@@ -200,14 +238,14 @@ def started(*args: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, lis
 def test_the_command_answers_drains_and_leaves_with_a_line_a_request(folders: Path) -> None:
     with started("-m", folders / "tiny") as (process, url, lines):
         assert url.startswith("http://127.0.0.1:")
-        many = {"q": ["Ein Hund läuft am Strand im Garten."] * 40, "source": "de", "target": "en", "beam": 4}
+        many = {"q": ["Ein Hund läuft am Strand im Garten."] * 40, "source": "de", "target": "en", "lengths": 1}
         assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
         with ThreadPoolExecutor(1) as pool:
             under_way = pool.submit(httpx.post, f"{url}/translate", json=many, timeout=60)
             until(lambda: "anyorder_queue_sentences 40.0" in httpx.get(f"{url}/metrics").text)
             process.send_signal(signal.SIGTERM)
-            until(lambda: httpx.get(f"{url}/ready").status_code == 503 or under_way.done())
-            if not under_way.done():
+            with suppress(httpx.TransportError):  # it leaves as soon as it has answered
+                until(lambda: under_way.done() or httpx.get(f"{url}/ready").status_code == 503)
                 assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 503
             assert under_way.result().status_code == 200
         assert process.wait(20) == 0

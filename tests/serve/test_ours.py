@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -41,6 +42,25 @@ def test_a_stream_tells_every_step_of_the_trace(client: httpx.Client, models: di
         assert [s["tokens"] for s in steps] == [s.tokens for s in alone.steps]
         assert told[-1][1]["text"] == alone.text
         assert len(replay(alone)) == len(steps) + 1
+
+
+def test_streams_from_left_to_right_share_batches(client: httpx.Client, models: dict[str, Any], app: Any) -> None:
+    """Each has the steps and the cost that it has alone; the last bits of a log p may differ with the batch."""
+    texts = [TEXT, "Zwei Kinder.", "Ein Hund.", "Kinder spielen im Garten am Strand."] * 2
+    ask = {"model": "grown", "to": "en", "from": "de"}
+    shared = app.state.server.meters.rows._sum
+    before, steps = shared.get(), app.state.server.meters.steps._value.get()
+    with ThreadPoolExecutor(len(texts)) as pool:
+        found = list(pool.map(lambda text: client.post("/v1/stream", json=ask | {"text": text}).text, texts))
+    for text, told in zip(texts, found, strict=True):
+        alone = models["grown"].trace(text, "en", source="de")
+        *_, (name, end) = events(told)
+        (trace,) = read(io.StringIO("\n".join(map(json.dumps, end["records"]))))
+        assert name == "end" and [s.ids for s in trace.steps] == [s.ids for s in alone.steps]
+        for one, other in zip(trace.steps, alone.steps, strict=True):
+            assert one.logp == pytest.approx(other.logp, abs=1e-4) and one.positions == other.positions
+        assert (trace.text, trace.forwards, trace.head_rows) == (alone.text, alone.forwards, alone.head_rows)
+    assert shared.get() - before > 1.5 * (app.state.server.meters.steps._value.get() - steps), "each had its own batch"
 
 
 def test_a_stream_that_has_nothing_to_tell_is_refused_as_any_request(client: httpx.Client) -> None:

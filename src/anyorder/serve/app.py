@@ -18,7 +18,7 @@ from anyorder.serve import pages
 from anyorder.serve.answers import Json, refused
 from anyorder.serve.api import fill_mask, libretranslate, openai, ours
 from anyorder.serve.documents import document
-from anyorder.serve.gate import Gate
+from anyorder.serve.gate import Door, Gate
 from anyorder.serve.problems import sentence
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal, wrong
 from anyorder.serve.served import Model
@@ -44,11 +44,13 @@ def create(models: Mapping[str, Model], settings: Settings | None = None) -> Fas
     )
     app.state.server = server
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
-    for dialect in DIALECTS:
-        app.include_router(dialect.routes(server))
+    dialects = [dialect.routes(server) for dialect in DIALECTS]
+    for dialect in dialects:
+        app.include_router(dialect)
     app.include_router(pages.routes(server, app))
     _watched(app, server)
     _refusing(app)
+    app.add_middleware(Door, refuses=server.engine.refuses)
     if server.settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(server.settings.origins), allow_methods=["GET", "POST"],
@@ -56,7 +58,7 @@ def create(models: Mapping[str, Model], settings: Settings | None = None) -> Fas
         )  # fmt: skip
     app.add_middleware(
         Gate, meters=server.meters, longest=server.limits.body, seconds=server.limits.deadline,
-        texts=server.settings.texts,
+        texts=server.settings.texts, paths=frozenset(route.path for dialect in dialects for route in dialect.routes),
     )  # fmt: skip
     return app
 

@@ -18,13 +18,15 @@ import torch
 from anyorder.serve.job import Ended, Job, Part, Task, Ticket
 from anyorder.serve.lane import Lane, Owner
 from anyorder.serve.limits import Limits
+from anyorder.serve.memory import Memory
 from anyorder.serve.metrics import Meters
+from anyorder.serve.pace import Pace
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
 PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
 IDLE = 0.5  # seconds after which an idle engine looks around
-KEPT = 0.9  # how much of the estimate of the time per sentence is kept when a request is done
+PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
 
 log = logging.getLogger("anyorder.serve")
 
@@ -36,7 +38,7 @@ class Engine:
         self.limits, self.meters, self.budget = limits, meters, budget
         self.draining = False
         self.held = 0  # sentences of the requests that were let in and have not left
-        self._pace = 0.05  # seconds per sentence, while there is work
+        self._pace = Pace()
         self._inbox: deque[Job] = deque()
         self._jobs: set[Job] = set()
         self._lanes: dict[Hashable, Lane] = {}
@@ -63,18 +65,30 @@ class Engine:
         """Does the model's thread run?"""
         return self._thread.is_alive()
 
-    def admit(self, sentences: int) -> Ticket:
-        """Let a request in; refused at once if the server stops, or has as much to do as it may hold."""
+    def refuses(self, sentences: int = 1) -> Refusal | None:
+        """Why a request would not be let in now: the server stops, or has as much to do as it may hold."""
         if self.draining or self._stopping:
-            raise Refusal(503, "the server is stopping: ask another one, or later", code="stopping", wait=5)
+            return Refusal(503, "the server is stopping: ask another one, or later", code="stopping", wait=5)
+        if self.held and self.held + sentences > self.limits.queue:
+            return self._crowded(f"{self.held} sentences are waiting or being written, and {self.limits.queue} may")
+        return self._too_late(0)
+
+    def _too_late(self, passes: int) -> Refusal | None:
+        """Why so many passes would not be done in time; nobody waits for them who finds nobody else here."""
+        seconds = self._pace.expected(passes)
+        if self._pace.idle or seconds <= PATIENCE * self.limits.deadline:
+            return None
+        return self._crowded(f"what is here would take about {seconds:.0f} seconds")
+
+    def _crowded(self, what: str) -> Refusal:
+        self.meters.refused.labels("queue").inc()
+        return Refusal(503, f"{what}: ask again later", wait=self._pace.expected())
+
+    def admit(self, sentences: int) -> Ticket:
+        """Let a request in, or refuse it at once."""
         with self._door:
-            if self.held and self.held + sentences > self.limits.queue:
-                self.meters.refused.labels("queue").inc()
-                raise Refusal(
-                    503,
-                    f"{self.held} sentences are waiting or being written, and {self.limits.queue} may: ask again later",
-                    wait=self.held * self._pace,
-                )
+            if (why := self.refuses(sentences)) is not None:
+                raise why
             self.held += sentences
         self.meters.held.set(self.held)
         return Ticket(sentences, time.monotonic() + self.limits.deadline)
@@ -83,16 +97,17 @@ class Engine:
         """A request has its answer, or nobody waits for it."""
         ticket.gone = True
         with self._door:
-            if ticket.begun is not None:  # `held` sentences were on their way at the same time
-                alone = (time.monotonic() - ticket.arrived) / max(1, self.held)
-                self._pace = KEPT * self._pace + (1 - KEPT) * alone
             self.held -= ticket.sentences
         self.meters.held.set(self.held)
 
     def submit(self, task: Task, ticket: Ticket) -> Job:
-        """A job for the model's thread."""
-        job = Job(task, ticket)
+        """A job for the model's thread; the first one of a request is refused where it would be done too late."""
+        job = Job(task, ticket, due=task.passes)
         with self._door:
+            if not ticket.known and (why := self._too_late(task.passes)) is not None:
+                raise why
+            ticket.known = True
+            self._pace.due(job.due)
             self._inbox.append(job)
             self._door.notify()
         return job
@@ -100,16 +115,23 @@ class Engine:
     # ------------------------------------------------------------------ on the model's thread
 
     def _run(self) -> None:
+        memory = Memory()
         with torch.inference_mode():
             while not self._stopping:
                 with self._door:
                     if not self._inbox and not self._lanes:
                         self._door.wait(IDLE)
                     new = [self._inbox.popleft() for _ in range(min(PREPARED, len(self._inbox)))]
+                if not new and not self._lanes:
+                    memory.rest()
+                    continue
+                begun = time.monotonic()
                 self._take_in(new)
                 self._look_around()
-                if self._lanes:
-                    self._step()
+                passes = sum(job.share for job in new if not job.task.parts)  # of those that no rows are written for
+                passes += self._step() if self._lanes else 0
+                self._pace.made(passes, time.monotonic() - begun)
+                memory.used()
         for job in [*self._jobs, *self._inbox]:
             self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
 
@@ -137,6 +159,7 @@ class Engine:
             return
         for job in jobs:
             job.left = sum(map(len, job.task.parts))
+            job.share = job.due / max(1, job.left)
             for part in job.task.parts:
                 self._lane(part).wait(job, part)
             if not job.left:
@@ -166,8 +189,8 @@ class Engine:
         for key in [key for key, lane in self._lanes.items() if lane.empty]:
             del self._lanes[key]
 
-    def _step(self) -> None:
-        """One lane's turn: rows join, all take a step, those that are done leave."""
+    def _step(self) -> int:
+        """One lane's turn: rows join, all take a step, those that are done leave. Returns how many hypotheses did."""
         eldest = sorted(self._lanes.items(), key=lambda item: item[1].oldest)[:LANES]
         key, lane = min(eldest, key=lambda item: item[1].turn)
         self._turn += 1
@@ -180,17 +203,21 @@ class Engine:
             ended = lane.step() if rows else []
         except Exception as error:
             self._broken(key, lane, error)
-            return
+            return 0
         waiting = sum(lane.waiting for lane in self._lanes.values())
         self.meters.stepped(rows, share, time.monotonic() - now, waiting)
         self._collect(ended)
+        return rows * lane.part.beam
 
     def _collect(self, ended: list[tuple[Owner, Ended]]) -> None:
         for (job, part, place), where in ended:
             part.ended[place] = where
             job.left -= 1
-            if not job.left and not job.over:
-                self._finish(job)
+            if not job.over:
+                self._pace.due(-job.share)
+                job.due -= job.share
+                if not job.left:
+                    self._finish(job)
         self._sweep()
 
     def _broken(self, key: Hashable, lane: Lane, error: Exception) -> None:
@@ -210,6 +237,7 @@ class Engine:
         except Exception as error:
             self._failed(job, error)
             return
+        self._pace.due(-job.due)
         job.done.set_result(answer)
         self._jobs.discard(job)
 
@@ -221,5 +249,6 @@ class Engine:
 
     def _refuse(self, job: Job, why: Refusal) -> None:
         if not job.over:
+            self._pace.due(-job.due)
             job.done.set_exception(why)
         self._jobs.discard(job)

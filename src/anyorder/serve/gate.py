@@ -1,4 +1,8 @@
-"""The gate: what every request passes. A bound on its body, a number, a log line, its time in the meters."""
+"""The gate: what every request passes. A bound on its body, a number, a log line, its time in the meters.
+
+Behind it is a door, which is shut while the server has as much to do as it may hold: whoever asks for work then is
+refused before anything is read, parsed or scheduled, so that a flood costs next to nothing.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -31,8 +36,11 @@ class _TooSlow(Exception):
 class Gate:
     """Around the whole application, as plain ASGI: nothing here waits or copies."""
 
-    def __init__(self, app: ASGIApp, meters: Meters, longest: int, seconds: float, texts: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, meters: Meters, longest: int, seconds: float, texts: bool, paths: frozenset[str]
+    ) -> None:
         self.app, self.meters, self.longest, self.seconds, self.texts = app, meters, longest, seconds, texts
+        self.paths = paths  # where work is done: they are named in the log though a request was refused before them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An HTTP request on its way in and out."""
@@ -77,7 +85,8 @@ class Gate:
             if whole:  # all that can come is that the client goes
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), max(0.0, until - time.monotonic()))
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    message = await receive()
             except TimeoutError:
                 raise _TooSlow from None
             seen += len(message.get("body", b""))
@@ -89,7 +98,7 @@ class Gate:
         return counted
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "other")
+        route = getattr(scope.get("route"), "path", scope["path"] if scope["path"] in self.paths else "other")
         self.meters.requests.labels(route, status or 499).inc()
         self.meters.latency.labels(route).observe(seconds)
         why = scope.get("refusal")
@@ -102,6 +111,21 @@ class Gate:
         if not self.texts:
             notes.pop("texts", None)
         log.info("request", extra={"fields": notes})
+
+
+class Door:
+    """Shut while `refuses` says why: whoever wants something done (POST) is told so at once."""
+
+    def __init__(self, app: ASGIApp, refuses: Callable[[], Refusal | None]) -> None:
+        self.app, self.refuses = app, refuses
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An HTTP request that goes in, or does not."""
+        why = self.refuses() if scope["type"] == "http" and scope["method"] == "POST" else None
+        if why is None:
+            await self.app(scope, receive, send)
+        else:
+            await refused(Request(scope, receive), why)(scope, receive, send)
 
 
 class Lines(logging.Formatter):

@@ -54,7 +54,7 @@ class HowMany(How):
     """… and about choosing among several."""
 
     lengths: int | None = Field(None, description="Target lengths tried.")
-    rescore: Literal["written", "path", "pll", "forwards", "ar"] | None = Field(
+    rescore: Literal["written", "path", "pll", "forwards", "ar", "both"] | None = Field(
         None, description="What the best candidate is chosen by."
     )
 

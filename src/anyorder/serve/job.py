@@ -28,6 +28,7 @@ class Ticket:
     listener: Listener | None = None  # hears of every step, on the model's thread
     gone: bool = False  # nobody waits any more: its rows leave within a step
     begun: float | None = None  # when its first row joined a batch
+    known: bool = False  # has it a job that was taken? Then its later ones are
 
 
 TICKET: ContextVar[Ticket] = ContextVar("ticket")  # of the request that this thread works for
@@ -71,6 +72,11 @@ class Task(Protocol):
     parts: list[Part]  # the rows to write; none where a pass over what is there is all
 
     @property
+    def passes(self) -> int:
+        """How many of a canvas through the model it is expected to take."""
+        ...
+
+    @property
     def alike(self) -> Hashable:
         """Tasks with equal ones are prepared together."""
         ...
@@ -90,8 +96,10 @@ class Job:
 
     task: Task
     ticket: Ticket
-    number: int = field(default_factory=lambda: next(_NUMBERS))
+    due: float  # passes that are still expected …
+    share: float = 0.0  # … and those of each of its rows
     left: int = 0  # rows that have not ended
+    number: int = field(default_factory=lambda: next(_NUMBERS))
     done: Future[Any] = field(default_factory=Future)
 
     @property

@@ -50,7 +50,7 @@ def playground(server: Server) -> str:
         for name, model in server.models.items()
     ]  # fmt: skip
     data = {"groups": [], "traces": [], "models": models, "keyed": server.keys.needed,
-            "orders": [*recipes.STRATEGIES, *FAMILIES]}  # fmt: skip
+            "orders": [*recipes.STRATEGIES, *FAMILIES], "families": list(recipes.FAMILIES)}  # fmt: skip
     return shell(
         "anyorder", data, _web("playground.js"), composer=_web("composer.html"), style=_web("playground.css"),
         policy="; connect-src 'self'",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import socket
@@ -12,10 +13,12 @@ import time
 from collections.abc import Mapping
 from types import FrameType
 
+import torch
 import uvicorn
 from fastapi import FastAPI
 
 from anyorder.errors import UsageError
+from anyorder.models.machine import cores
 from anyorder.serve.app import create
 from anyorder.serve.gate import Lines
 from anyorder.serve.served import Model
@@ -69,8 +72,14 @@ def bound(host: str, port: int) -> socket.socket:
     return made
 
 
+def threads() -> int:
+    """Threads that a model computes with: one core is left to HTTP, or each waits for the other."""
+    return max(1, min(torch.get_num_threads(), cores() - 1))
+
+
 def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) -> None:
     """Serve until a signal says stop."""
+    torch.set_num_threads(threads())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines())
     for name in ("anyorder.serve", "uvicorn.error"):
@@ -78,7 +87,10 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
         log.handlers, log.propagate = [handler], False
     logging.getLogger("anyorder.serve").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    Listening(create(models, settings)).run(sockets=[sock])
+    app = create(models, settings)
+    gc.collect()
+    gc.freeze()  # what is there now stays: looking for garbage in it would hold up everybody for tenths of a second
+    Listening(app).run(sockets=[sock])
 
 
 class Background:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anyorder.core import Beam, Decoder, Step
+from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.ragged import joined
 from anyorder.serve.engine import Engine
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
+from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Choosing, Plan
 from anyorder.text.results import Hypothesis
@@ -38,11 +39,15 @@ class Served(Generator):
     def write(
         self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
     ) -> list[list[list[Hypothesis]]]:
-        """As everywhere; with `keep` rows do not share batches, so that each knows what it cost."""
+        """As everywhere; with `keep` rows share batches only from left to right, where what each costs is known."""
         carrier, plan = self.inner.carried_by(plan, inputs)
-        for one in plan.each:
-            self._check(carrier.decoder(one))
-        written: list[list[list[Hypothesis]]] = self._ask(_Write(carrier, inputs, plan, TICKET.get().listener, keep))
+        decoders = [(one, carrier.decoder(one)) for one in plan.each]
+        for _, decoder in decoders:
+            self._check(decoder)
+        expected(carrier, inputs, decoders, keep).allow(plan, self.name)
+        passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
+        task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, passes)
+        written: list[list[list[Hypothesis]]] = self._ask(task)
         meters = self.engine.meters.tokens
         meters.labels("read").inc(sum(len(one.source) for one in inputs))
         meters.labels("written").inc(sum(len(h.ids) for each in written for some in each for h in some))
@@ -84,6 +89,11 @@ class _Passes:
     parts: list[Part] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
 
+    @property
+    def passes(self) -> int:
+        """One for each."""
+        return len(self.items)
+
     def prepare(self, others: Sequence[_Passes]) -> None:
         tasks = [self, *others]
         answers = iter(self.answer([item for task in tasks for item in task.items]))
@@ -101,7 +111,7 @@ class _Piece(NamedTuple):
     batch: Batch
     inputs: list[int]  # which of the task's inputs each row is of
     part: Part
-    steps: list[Step]  # of the one row, where paths are kept
+    kept: _Kept | None  # the way of the one row, where paths are kept
 
 
 @dataclass(eq=False)
@@ -113,6 +123,7 @@ class _Write:
     plan: Plan
     listener: Listener | None
     keep: bool
+    passes: int  # that it is expected to take
     parts: list[Part] = field(default_factory=list)
     pieces: list[_Piece] = field(default_factory=list)
 
@@ -142,19 +153,18 @@ class _Write:
                 self._add(one, some, which)
 
     def _add(self, one: Plan, batch: Batch, inputs: list[int]) -> None:
-        steps: list[Step] = []
-        listener = partial(_kept, steps, self.listener) if self.keep else self.listener
         generator, search, known = self.generator, one.search, sum(map(len, self.parts))
         learned = id(generator.learned) if one.writing.order == "learned" else None
-        alone = object() if self.keep else None
+        kept = _Kept(self.listener, shared=generator.causal and not search.searches) if self.keep else None
+        apart = kept and (kept.shared or object())
         words = replace(one.writing, seed=0)
         part = Part(
-            (id(generator.model), words, search.beam, search.positions, learned, alone), generator.model,
+            (id(generator.model), words, search.beam, search.positions, learned, apart), generator.model,
             generator.decoder(one), batch.context, batch.state, range(known, known + len(batch)), search.beam,
-            search.positions, ALTERNATIVES if self.keep else 0, listener,
+            search.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)
-        self.pieces.append(_Piece(one, batch, inputs, part, steps))
+        self.pieces.append(_Piece(one, batch, inputs, part, kept))
 
     def finish(self) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases the hypotheses, order by order."""
@@ -176,17 +186,48 @@ class _Write:
 
     def _path(self, piece: _Piece, end: Ended, k: int) -> Path:
         recipe = "autoregressive" if self.generator.causal else piece.plan.writing.name
-        first, cost = piece.batch.state, piece.part.cost
+        first, kept = piece.batch.state, piece.kept
+        assert kept is not None
+        cost = kept.cost if kept.shared else piece.part.cost
         if end.path is None:
-            return Path(recipe, first, cost, steps=tuple(piece.steps))
+            return Path(recipe, first, cost, steps=tuple(kept.steps))
         tokens, logp, score, path, symbol, gain = (x[None] for x in (end.tokens, end.logp, end.score, *end.path))
         return Path(recipe, first, cost, beam=(Beam(tokens, logp, score, path, symbol, gain, cost), k))
 
 
-def _kept(steps: list[Step], listener: Listener | None, row: int, taken: Step, n: int) -> None:
-    steps.append(taken)
-    if listener is not None:
-        listener(row, taken, n)
+@dataclass(eq=False)
+class _Kept:
+    """Keeps the steps of one row, and tells the listener.
+
+    Rows that are written from left to right share batches: each has its own part of a step, which looks at one symbol.
+    """
+
+    listener: Listener | None
+    shared: bool
+    steps: list[Step] = field(default_factory=list)
+    cost: Cost = field(default_factory=Cost)  # of the row, where it shares a batch
+
+    def __call__(self, row: int, taken: Step, n: int) -> None:
+        self.steps.append(self._only(taken, n) if self.shared else taken)
+        if self.listener is not None:
+            self.listener(row, taken, n)
+
+    def _only(self, taken: Step, n: int) -> Step:
+        at = torch.tensor([n])
+        self.cost.add(Cost(1, 1, 1))
+        return Step(
+            torch.zeros_like(at), taken.before.take(at), taken.z[at], taken.logz[at], taken.view.take(at),
+            taken.state.take(at), None, taken.written[at],
+        )  # fmt: skip
+
+
+def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> int:
+    """Passes of a canvas through the model that an input will take, at a guess: as many steps as its source is long."""
+    masks = sum(canvas.tokens.count(generator.model.mask_id) for canvas in one.canvases)
+    steps = masks or len(one.source) * (1 if generator.causal else plan.search.lengths)
+    if isinstance(decoder.steps, int):
+        steps = decoder.steps * max(1, len(one.canvases) or plan.search.lengths)
+    return steps * plan.search.beam
 
 
 class _Translator(Translator):

@@ -141,7 +141,9 @@ class Server:
     def _begin(self, ticket: Ticket, job: Callable[[], Done]) -> asyncio.Future[Done]:
         context = contextvars.copy_context()
         context.run(TICKET.set, ticket)
-        return asyncio.get_running_loop().run_in_executor(self._threads, context.run, job)
+        running = asyncio.get_running_loop().run_in_executor(self._threads, context.run, job)
+        running.add_done_callback(_heard)
+        return running
 
     def _leave(self, request: Request, ticket: Ticket) -> None:
         self.engine.leave(ticket)
@@ -150,6 +152,12 @@ class Server:
 
 
 _END = object()
+
+
+def _heard(running: asyncio.Future[Any]) -> None:
+    """What became of a job whose client has gone interests nobody: asyncio would log it at length."""
+    if not running.cancelled():
+        running.exception()
 
 
 def _told(error: Exception) -> Refusal:

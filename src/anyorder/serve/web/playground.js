@@ -22,13 +22,13 @@ function addStrategy(order) {
     one.inputs[name] = input;
     return el("label", { class: "field" }, [el("span", { text: label }), input]);
   });
-  one.inputs.order.addEventListener("input", () => showFields(one));
+  one.inputs.order.addEventListener("input", showFields);
   const drop = el("button", { type: "button", class: "drop", "aria-label": "Remove this strategy", text: "×" });
-  drop.addEventListener("click", () => { strategies.splice(strategies.indexOf(one), 1); one.node.remove(); counted(); });
+  drop.addEventListener("click", () => { strategies.splice(strategies.indexOf(one), 1); one.node.remove(); showFields(); counted(); });
   one.node = el("div", { class: "strategy" }, [...fields, drop]);
   strategies.push(one);
   $("strategies").append(one.node);
-  showFields(one);
+  showFields();
   counted();
 }
 
@@ -48,10 +48,14 @@ function howOf(one) {
   return how;
 }
 
-// Does an option mean something? A text that is written from left to right to its own end has neither lengths nor an order.
+// Does an option mean something? A text that is written from left to right to its own end has neither lengths, a count
+// nor steps; a recipe such as mask-predict(4) has a count and steps of its own, which no beam can follow.
 function has(name, one) {
-  if (name === "lengths") return translates() && !endsItself(one.inputs.order.value.trim());
-  return !(modelNow().causal && ["order", "count", "steps"].includes(name));
+  const order = one.inputs.order.value.trim();
+  if (name === "order") return !modelNow().causal;
+  if (name === "lengths" && !translates()) return false;
+  if (endsItself(order)) return !["lengths", "count", "steps"].includes(name);
+  return !(data.families.includes(order.split("(")[0]) && ["count", "steps", "beam"].includes(name));
 }
 
 const OWN = "forwards"; // the order of models that contain an autoregressive one
@@ -73,11 +77,19 @@ function openModel() {
   $("to-field").hidden = !ways.length;
   $("text").placeholder = ways.length ? "Type a sentence to translate" : "Type a text with [MASK] where words are missing";
   $("orders").replaceChildren(...[...(modelNow().forwards ? [OWN] : []), ...data.orders].map((order) => el("option", { value: order })));
-  for (const one of strategies) showFields(one);
+  showFields();
 }
 
-function showFields(one) {
-  for (const [name] of FIELDS) one.inputs[name].parentNode.hidden = !has(name, one);
+// An option that no strategy has is not there; one that another has keeps its place, so that boxes stay below headings.
+function showFields() {
+  for (const [name] of FIELDS) {
+    const nobody = !strategies.some((one) => has(name, one));
+    for (const one of strategies) {
+      const input = one.inputs[name], field = input.parentNode;
+      field.hidden = nobody;
+      field.classList.toggle("off", input.disabled = !has(name, one));
+    }
+  }
 }
 
 const openings = () => (modelNow().forwards ? ["easy-first", OWN, "mask-predict(4)"] : ["easy-first", "left2right", "mask-predict(4)"]);
