@@ -25,7 +25,7 @@ RUNS = [("processes", 1), ("ray", 1), ("ray", 2), ("processes", 2)]
 PAGE = """# Corpora on many workers, measured
 
 Written by `python -m benchmarks.cluster TEXT --sentences {sentences} --order '{order}'`: German to English with
-`{model}`, {sentences:,} sentences of Multi30k, `{order}` at one length per sentence, one thread per worker, shards of
+`{model}`, {sentences:,} sentences of Multi30k, {how}, one thread per worker, shards of
 {shard_size:,} bytes, on a machine of {cores} cores (the column load: how many processes wanted them when a run
 ended; where these are many more than the workers, the times say little).
 Ray's nodes are real ones, of one CPU each, on loopback addresses of this machine; its workers run at the priority of
@@ -99,9 +99,10 @@ def page(runs: list[dict[str, Any]], faults: list[dict[str, Any]], options: argp
         parts.setdefault(r["rows"], set()).add(r["parts"])
     identical = "The output of all these runs over the same sentences is identical, byte for byte."
     same = identical if all(len(found) == 1 for found in parts.values()) else "NOT all runs wrote the same."
+    how = f"`{options.order}`" + (", its default order" if options.order == "forwards" else " at one length a sentence")
     rows = [f"| {f['said']} | {'yes' if {f['parts']} == parts[f['rows']] else 'NO'} |" for f in faults]
     return PAGE.format(
-        **vars(options), cores=os.cpu_count(), table=scaling(runs), same=same, few=few,
+        **vars(options), how=how, cores=os.cpu_count(), table=scaling(runs), same=same, few=few,
         cluster=max(r["cluster"] for r in runs), memory=grown(runs, few, many), fault_shards=faults[0]["shards"],
         faults="\n".join(["| what happens | identical |", "|---|---|", *rows]),
     )  # fmt: skip
@@ -112,7 +113,7 @@ def main() -> None:
     parser.add_argument("source", type=Path, help="German sentences, a line each")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--model", default="de-en")
-    parser.add_argument("--order", default="mask-predict(2)")
+    parser.add_argument("--order", default="forwards", help="of another one length per sentence is tried")
     parser.add_argument("--shard-size", type=int, default=1 << 14, help="bytes: small, so that its overhead is seen")
     parser.add_argument("--runs", type=Path, default=Path("cluster-runs.jsonl"), help="where runs are kept")
     parser.add_argument("--one", help=argparse.SUPPRESS)

@@ -65,7 +65,8 @@ def _driver(job: Job, third: int) -> str:
     with ray_cluster({}) as cluster:
         command = [
             sys.executable, "-m", "anyorder", "map", "translate", job.inputs[0].path, job.output, "--to", "en",
-            "-m", task.model, "--order", task.options["order"], "--lengths", "1",
+            "-m", task.model, "--order", task.options["order"],
+            *(["--lengths", "1"] if "lengths" in task.options else []),
             "--shard-size", str(job.shards[0].span[1]), "--ray", cluster.address,
         ]  # fmt: skip
         process = subprocess.Popen(command, stdout=subprocess.PIPE)

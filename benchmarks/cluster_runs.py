@@ -68,8 +68,8 @@ def _peak() -> float:
 
 
 def job_of(source: Path, output: Path, model: str, order: str, shard_size: int) -> Job:
-    """German to English, one length per sentence."""
-    task = Task("translate", model, "en", options={"order": order, "lengths": 1})
+    """German to English; of orders that need a length one per sentence."""
+    task = Task("translate", model, "en", options={"order": order} | ({} if order == "forwards" else {"lengths": 1}))
     return Job(task, str(source), str(output), size=shard_size)
 
 

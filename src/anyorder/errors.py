@@ -18,6 +18,10 @@ class PlanError(UsageError):
     """A plan that makes no sense, or an option that could have no effect; the message says what to write instead."""
 
 
+class TooMuchError(PlanError):
+    """A plan that would take more passes or memory for a text than it may; for a shorter text it may do."""
+
+
 class ModelError(AnyorderError):
     """A model that cannot be used, or that does what no model may."""
 

@@ -49,7 +49,7 @@ def test_no_output_is_an_input(run: Run, translate: list[str], source: Path, lin
         link(source, other)  # type: ignore[operator]
     for option in (["-o", other], ["-o", source.with_name("fine"), "--trace", other]):
         done = run(*translate, *option)
-        assert done.code == 1 and "same file" in done.err and source.read_text() == LINES
+        assert done.code == 1 and "same file that is read by --input:" in done.err and source.read_text() == LINES
     beside = source.with_name("b.en")
     done = run(*translate, "-o", beside, "--trace", beside)
     assert done.code == 1 and "--output" in done.err and not beside.exists()

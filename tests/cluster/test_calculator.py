@@ -48,3 +48,11 @@ def test_rates_are_measured_on_the_input(models: Path, tmp_path: Path) -> None:
     rates = measure(Job(task, str(source), str(tmp_path / "out")))
     assert rates.rows > 0 and rates.tokens > rates.rows and rates.row_bytes == 17 and rates.out_bytes > 40
     assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_may_be_as_large_as_one_likes() -> None:
+    """Shards are played together where there are very many; the hours are those of the work."""
+    for rows in (1e13, 1e300):
+        played = simulate(rows, RATES, 64, replace(World(), lives=1e30, uneven=0.0))
+        assert played.seconds == pytest.approx(rows / 50 / 64, rel=0.01) and played.bottleneck == "the model"
+    assert simulate(1e13, RATES, 4096, replace(World(), driver=600.0)).bottleneck == "the driver"

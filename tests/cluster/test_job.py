@@ -232,3 +232,34 @@ def test_a_process_that_is_killed_is_replaced(do: Do, models: Path, source: Path
     one, two = ((tmp_path / name / "manifest.json").read_bytes() for name in ("one", "two"))
     assert one == two
     assert not crews[0]._pipes  # nobody is left behind
+
+
+def test_a_row_that_would_be_too_much_is_left_empty(do: Do, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    rows = ["Ein Hund.", "Ein Hund läuft am Strand " * 2, "Zwei."]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in rows))
+    task = replace(TRANSLATE, options={"order": "easy-first", "lengths": 1, "most_passes": 30})
+    outcome = do(task, source, tmp_path / "out")
+    found = [json.loads(line) for line in parts(tmp_path / "out").splitlines()]
+    assert outcome.bad_rows == 1 and [bool(row["error"]) for row in found] == [False, True, False]
+    assert "at most 30 are allowed" in found[1]["error"] and found[2]["translation"]
+
+
+def test_ctrl_c_while_a_process_starts_is_heard_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Started:
+        exitcode = 0
+
+        def __init__(self, **how: Any) -> None:
+            pass
+
+        def start(self) -> None:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+            except KeyboardInterrupt:
+                pytest.fail("it was heard within")
+
+    crew = Processes(TRANSLATE, 1)
+    monkeypatch.setattr(crew._context, "Process", Started)
+    with pytest.raises(KeyboardInterrupt):
+        crew.hire()
+    assert len(crew._pipes) == 1  # it is known, and can be ended

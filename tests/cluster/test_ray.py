@@ -200,8 +200,8 @@ def test_the_cells_of_a_report_are_decoded_elsewhere(setting: Setting, tmp_path:
     (tmp_path / "tatoeba").mkdir()
     with gzip.open(tmp_path / "tatoeba" / "test.de-en.tsv.gz", "wt", encoding="utf-8") as file:
         file.writelines(f"{line}\tA dog.\n" for line in LINES[:4])
-    cells = [Cell("tatoeba-test", direction, "mask-predict(2)", lengths=2) for direction in ("de-en", "en-de")]
-    tasks = [Job(cell, 0, 4, criterion) for criterion in ("written", "pll") for cell in cells]
+    cell = Cell("tatoeba-test", "de-en", "mask-predict(2)", lengths=2)
+    tasks = [Job(cell, 0, 4, criterion) for criterion in ("written", "pll")]
     model = setting.task.model
     here, there = (Report(model, tmp_path, tmp_path / name, identify(model)) for name in ("here", "there"))
     assert run_all(tasks, here, jobs=1) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -51,10 +51,20 @@ def roles(command: Callable[..., None]) -> dict[str, tuple[str, File | None]]:
         details = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
         use = next((d for d in details if isinstance(d, File)), None)
         if use is not None or "Path" in str(get_args(hint)[:1]):
-            flags = [f for d in details for f in getattr(d, "param_decls", None) or () if f.startswith("--")]
-            positional = any(type(d).__name__ == "ArgumentInfo" for d in details)
-            out[name] = (name.upper() if positional else flags[0] if flags else f"--{name.replace('_', '-')}", use)
+            out[name] = (said_as(name, details), use)
     return out
+
+
+def said_as(name: str, details: Sequence[Any]) -> str:
+    """What a parameter is called on the command line: its flag, or the word that stands for an argument."""
+    for one in details:
+        if type(one).__name__ == "ArgumentInfo":
+            return str(one.metavar or name.upper())
+        words = [getattr(one, "default", None), *(getattr(one, "param_decls", None) or ())]  # its first word is first
+        for word in words if type(one).__name__ == "OptionInfo" else ():
+            if isinstance(word, str) and word.startswith("--"):
+                return word.split("/")[0]
+    return f"--{name.replace('_', '-')}"
 
 
 def _named(flag: str, value: Any) -> dict[str, Path]:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from anyorder.cli import _show, _stream
-from anyorder.cli._outputs import Outputs, ctrl_c_waits
+from anyorder.cli._outputs import Outputs
 from anyorder.cli._terminal import shown, visible
-from anyorder.files import FileError, write_whole
+from anyorder.files import FileError, ctrl_c_waits, write_whole
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan

@@ -31,6 +31,7 @@ class Rescore(StrEnum):
     pll = "pll"
     forwards = "forwards"
     ar = "ar"
+    both = "both"
     marginal = "marginal"
 
 
@@ -100,7 +101,7 @@ RescoreOption = Annotated[
         "--rescore",
         help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
         "pseudo log-likelihood, log p from left to right by the same model (forwards) or by the autoregressive one "
-        "beside it (ar), or log p(Y|X) over sampled paths (marginal).",
+        "beside it (ar), the mean of these two (both), or log p(Y|X) over sampled paths (marginal).",
         rich_help_panel=PLAN,
     ),
 ]

@@ -5,14 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from anyorder.cli._terminal import shown
@@ -189,23 +186,6 @@ class Outputs:
             block = Block(len(lines), [sink.size for sink in self.files], fingerprint("\n".join(lines)), prints)
             self.record.write(json.dumps(vars(block)) + "\n")
             self.record.commit()
-
-
-@contextmanager
-def ctrl_c_waits() -> Iterator[None]:
-    """Ctrl-C is heard after this block, not within it."""
-    heard: list[tuple[int, FrameType | None]] = []
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if heard:
-        before(*heard[0])
 
 
 def _exactly(file: IO[bytes], size: int) -> bytes:

@@ -40,7 +40,7 @@ def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
                 file=sys.stderr,
             )
         raise problem
-    _say(job, [*outcome.reports.values()], outcome.failed)
+    _say(job, outcome.reports, outcome.failed)
     seconds = time.monotonic() - begun
     passes, work = (sum(getattr(r, name) for r in outcome.reports.values()) for name in ("passes", "seconds"))
     kept = f", {outcome.kept} of them done before" if outcome.kept else ""
@@ -86,14 +86,15 @@ def hired(workers: int | None, ray: str | None) -> Iterator[Callable[[Work], Cre
         yield lambda work: Actors(work, workers)
 
 
-def _say(job: Job, reports: list[Report], failed: dict[int, str]) -> None:
+def _say(job: Job, reports: dict[int, Report], failed: dict[int, str]) -> None:
     """What went wrong: rows, then shards."""
-    bad = [error for report in reports for error in report.errors.values()]
-    rows = sum(report.failed for report in reports)
+    bad = [f"{job.shards[n].name(job.kind)}, row {i + 1}: {e}" for n, r in reports.items() for i, e in r.errors.items()]
+    rows = sum(report.failed for report in reports.values())
     for error in bad[:QUOTED]:
         print(f"anyorder: {visible(error)}", file=sys.stderr)
     if rows:
-        print(f"anyorder: {rows} rows are left empty; the reasons are in the output", file=sys.stderr)
+        some = "1 row is" if rows == 1 else f"{rows:,} rows are"
+        print(f"anyorder: {some} left empty; the reasons are in the output", file=sys.stderr)
     for number, reason in sorted(failed.items())[:QUOTED]:
         print(f"anyorder: {job.shards[number]} failed: {visible(reason)}", file=sys.stderr)
     if failed:

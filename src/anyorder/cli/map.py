@@ -84,6 +84,14 @@ def map(
     ] = None,
     nbest: Annotated[int | None, typer.Option("--nbest", "-n", min=1, help="Texts a row, as a list. [default: 1]",
                      rich_help_panel=o.SHOW)] = None,
+    most_passes: Annotated[
+        int | None, typer.Option(min=1, help="Leave a row empty that would take more passes. [default: 100000]",
+                                 rich_help_panel=o.SPEED),
+    ] = None,
+    most_memory: Annotated[
+        float | None, typer.Option(help="Leave a row empty that would take more gigabytes. [default: 2]",
+                                   rich_help_panel=o.SPEED),
+    ] = None,
     int8: o.Int8 = False,
     diffusion: o.Diffusion = False,
     column: Annotated[
@@ -116,7 +124,8 @@ def map(
                            rich_help_panel=_WHO),
     ] = False,
     rows: Annotated[
-        float | None, typer.Option(min=1, help="With --plan: the corpus will have that many rows; INPUT is a sample.",
+        float | None, typer.Option(min=1, max=1e15, help="With --plan: the corpus will have that many rows; "
+                                   "INPUT is a sample.",
                                    rich_help_panel=_WHO),
     ] = None,
 ) -> None:  # fmt: skip
@@ -142,7 +151,8 @@ def map(
     options = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, beam=beam, positions=positions,
         conditionals=conditionals and conditionals.value, lengths=lengths, rescore=rescore and rescore.value,
-        polish=polish, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+        polish=polish, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, most_passes=most_passes,
+        most_memory=most_memory,
     )  # fmt: skip
     task = _task(
         what, place, {k: v for k, v in options.items() if v is not None}, model=model, to=to, source=source,

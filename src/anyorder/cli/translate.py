@@ -130,5 +130,5 @@ def _check_direction(translator: Translator, to: str, source: str | None, plan: 
     if any(one.order == "learned" for one in plan.writing.each) and direction not in translator.policies:
         have = ", ".join(translator.policies) or "no direction"
         raise UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
-    if plan.choosing.rescore == "ar" and translator.beside is None and not translator.causal:
+    if plan.choosing.rescore in ("ar", "both") and translator.beside is None and not translator.causal:
         raise UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")

@@ -19,6 +19,7 @@ from anyorder.cluster.shards import ABOUT, LARGEST, SMALLEST
 
 SAMPLE = 200  # rows that are tried
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+MANY = 100_000  # shards that are played one by one; of more, several go together
 ENOUGH = 0.9  # of the ideal: more workers than that are wasted
 
 
@@ -95,9 +96,11 @@ def simulate(rows: float, rates: Rates, workers: int, world: World = World(), se
     """A job of that many rows on that many workers."""
     draw = random.Random(seed)
     size = max(SMALLEST, min(LARGEST, rows * rates.row_bytes / ABOUT))  # bytes of a shard, as jobs are cut
-    shards = max(1, round(rows * rates.row_bytes / size))
+    real = max(1, round(rows * rates.row_bytes / size))
+    shards = min(MANY, real)
     mean = rows / shards / rates.rows
-    send = max(world.driver, rows / shards * rates.out_bytes / world.store)  # what goes one after the other
+    driver = world.driver * real / shards
+    send = max(driver, rows / shards * rates.out_bytes / world.store)  # what goes one after the other
     begin = world.start + rates.load
     free = [(begin, worker) for worker in range(min(workers, shards))]
     heapq.heapify(free)
@@ -106,23 +109,21 @@ def simulate(rows: float, rates: Rates, workers: int, world: World = World(), se
         at, worker = heapq.heappop(free)
         server = max(server, at) + send
         took = mean * max(0.2, draw.gauss(1.0, world.uneven))
-        vanished = draw.expovariate(1 / world.lives)
-        if vanished < took:  # the shard is done again, by a worker that starts anew
-            lost += 1
-            busy += vanished + begin
-            heapq.heappush(free, (server + vanished + begin, worker))
-            continue
+        often, rest = divmod(took / world.lives, 1.0)
+        vanished = int(often) + (draw.random() < rest)
+        lost += vanished
+        took += vanished * (mean * shards / real / 2 + begin)  # half a shard anew, by a worker that starts
         left -= 1
         busy += took
         end = max(end, server + took)
         heapq.heappush(free, (server + took, worker))
     efficiency = rows / rates.rows / (workers * end)
-    return Played(workers, end, busy, efficiency, lost, _bottleneck(shards, mean, send, begin, workers, world))
+    return Played(workers, end, busy, efficiency, lost, _bottleneck(shards, mean, send, begin, workers, driver))
 
 
-def _bottleneck(shards: int, mean: float, send: float, begin: float, workers: int, world: World) -> str:
+def _bottleneck(shards: int, mean: float, send: float, begin: float, workers: int, driver: float) -> str:
     """What limits: whichever takes longest by itself."""
-    serial = "the driver" if send == world.driver else "the output"
+    serial = "the driver" if send == driver else "the output"
     times = {"the model": shards * mean / workers, "starting": begin, serial: shards * send, "the last shards": mean}
     return max(times, key=lambda name: times[name])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +11,8 @@ from multiprocessing import connection
 from typing import Any
 
 from anyorder.cluster.crew import Event, Failed, Lost, Ready, Work, attempt
-from anyorder.models.machine import end_with_parent
+from anyorder.files import ctrl_c_waits
+from anyorder.models.machine import cores, end_with_parent
 
 HERE = "this machine"
 
@@ -31,11 +31,12 @@ class Processes:
 
     def hire(self) -> Any:
         """A new process."""
-        ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_serve, args=(theirs, self.work), daemon=True)
-        process.start()
-        theirs.close()  # or the end of the process would not be seen
-        self._pipes[process] = ours
+        with ctrl_c_waits():  # within a fork nobody would hear it
+            ours, theirs = self._context.Pipe()
+            process = self._context.Process(target=_serve, args=(theirs, self.work), daemon=True)
+            process.start()
+            theirs.close()  # or the end of the process would not be seen
+            self._pipes[process] = ours
         return process
 
     def give(self, worker: Any, part: Any) -> None:
@@ -74,11 +75,6 @@ class Processes:
             memory = ": was there enough memory?" if code == -signal.SIGKILL else ""
             return f"a process was ended by {signal.Signals(-code).name}{memory}"
         return f"a process ended by itself, with status {code}"
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _serve(pipe: Any, work: Work) -> None:

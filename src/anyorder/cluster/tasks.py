@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from anyorder.errors import MissingError, ModelError, TextError, UsageError, first_line, no_memory
+from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, UsageError, first_line, no_memory
 from anyorder.models import catalog
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
@@ -145,9 +145,9 @@ class Opened:
     def _answers(self, rows: list[tuple[str, ...]]) -> list[Answer]:
         try:
             return DO[self.task.name](self, rows) if rows else []
-        except FINAL:
-            raise
         except Exception as error:
+            if isinstance(error, FINAL) and not isinstance(error, TooMuchError):
+                raise
             if len(rows) > 1:
                 return [answer for row in rows for answer in self._answers([row])]
             if no_memory(error):  # the machine's fault, not the row's: another may have more, or this one later
