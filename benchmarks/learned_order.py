@@ -49,11 +49,12 @@ def main() -> None:
         help="another policy: FOLDER/policy-de-en.safetensors and FOLDER/policy-en-de.safetensors, or the one there is",
     )  # fmt: skip
     parser.add_argument("--steps", type=int, default=None, help="T, with ⌈L/T⌉ positions per step; without it T = L")
+    parser.add_argument("--orders", nargs="+", default=list(HANDCRAFTED), help="handcrafted ones to compare with")
     options = parser.parse_args()
     for direction in options.direction:
         cells = Cells(options.model, options.data, direction, options.sets, options.cache, options.limit)
         random = [cells(Way(UNIFORM, steps=options.steps, seed=k)) for k in range(SEEDS)]
-        found = {name: [cells(Way(name, steps=options.steps))] for name in HANDCRAFTED}
+        found = {name: [cells(Way(name, steps=options.steps))] for name in options.orders}
         best = max(found, key=lambda name: found[name][0].bleu)
         policies = {"learned": "learned"} if f"policy-{direction}" in cells.files else {}
         for name, folder in options.policy:

@@ -63,7 +63,7 @@ def measure(config: PolicyConfig, rollouts: int) -> None:
     plain, ahead = Reward(quality), Reward(quality, ahead=True)
     group, pairs, seconds, flops = s.group, list[tuple[Played, Played]](), list[float](), 0.0
     for k in range(rollouts):
-        episodes = task.draw(s.generations // group, g).repeat(group)
+        episodes = task.draw(s.batch // group, g).repeat(group)
         start = time.process_time()
         first = play(task, policy, episodes, plain, critic=True)
         seconds.append(time.process_time() - start)
@@ -77,7 +77,7 @@ def measure(config: PolicyConfig, rollouts: int) -> None:
     print(f"quality {float(ends.mean()):.2f}; standard deviation {float(ends.std()):.2f}, within an input", end=" ")
     print(f"{float(each.var(1).mean().sqrt()):.2f}: the order explains {float(rl.order_share(ends, group)):.1%}")
     print(f"best of {group} orders {float(each.amax(1).mean()):.2f}, worst {float(each.amin(1).mean()):.2f}")
-    rate, share = rollouts * s.generations / sum(seconds), flops / seconds[0] / product_rate()
+    rate, share = rollouts * s.batch / sum(seconds), flops / seconds[0] / product_rate()
     print(f"{rate:.0f} episodes a second of one thread; {share:.0%} of its matrix-product rate\n")
     whole = Credit(1.0, group=group, critic=False)
     true = [gradient(policy, b, ahead, whole, s) for _, b in pairs]

@@ -48,8 +48,9 @@ def test_a_sentence_takes_under_a_second(translator: anyorder.Translator) -> Non
 
 @needs_model
 @pytest.mark.parametrize("to", ["de", "en"])
-def test_the_learned_order_works_out_of_the_box(to: str) -> None:
-    translator = anyorder.load("de-en-joint")
+@pytest.mark.parametrize("model", ["de-en", "de-en-joint"])
+def test_the_learned_order_works_out_of_the_box(model: str, to: str) -> None:
+    translator = anyorder.load(model)
     assert set(translator.policies) == {"de-en", "en-de"}
     source = {"en": "Zwei Kinder spielen im Garten.", "de": "Two children are playing in the garden."}[to]
     assert ("children" if to == "en" else "Kinder") in translator.translate(source, to=to, order="learned").text

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 import torch
@@ -112,6 +114,21 @@ def test_episodes_are_canvases_of_the_references_length(model: Path, tmp_path: P
     lengths = state.masked.sum(-1)
     texts = [row[:n] for row, n in zip(references.tolist(), lengths.tolist(), strict=True)]
     assert edit_distance(state, texts).tolist() == (-lengths).tolist()  # all masks: everything is wrong
+
+
+def test_or_of_the_length_they_will_have_in_use(model: Path, tmp_path: Path) -> None:
+    longer = copytree(model, tmp_path / "longer")  # it expects two symbols more than the source has
+    (longer / "lengths.json").write_text(json.dumps({"b-a": {str(n): {str(n + 2): 9} for n in range(1, 30)}}))
+    config = policy_config(write(tmp_path / "p.toml", longer))
+    assert config is not None
+    drawn = [task_of(replace(config, likeliest=x)).draw(5, torch.Generator().manual_seed(0)) for x in (False, True)]
+    assert torch.equal(drawn[0].references, drawn[1].references)
+    given, likeliest = (d.state.masked.sum(-1).tolist() for d in drawn)
+    assert likeliest == [n + 2 for n in given]
+    path = write(tmp_path / "p.toml", model, "imitation")
+    path.write_text("likeliest = true\n" + path.read_text())
+    with pytest.raises(ConfigError, match="imitation"):
+        policy_config(path)
 
 
 def test_episodes_of_a_draw_are_of_like_length_and_every_pair_is_drawn() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
-from anyorder.training.rewards import Reward, edit_distance, find_quality, log_probability, right_symbols, sentence_bleu
+from anyorder.training.rewards import (
+    Reward,
+    edit_distance,
+    find_quality,
+    gleu,
+    log_probability,
+    right_symbols,
+    sentence_bleu,
+)
 from anyorder.training.rollout import Credit, Episodes, log_prob, rollout
 
 QUICK = Settings(
@@ -209,11 +218,42 @@ def test_qualities_by_hand() -> None:
     assert right_symbols(state, references).tolist() == [2, 0]
     bleu = sentence_bleu(state, [[5, 6, 7], [5, 6, 7, 8]]).tolist()
     assert bleu[1] == pytest.approx(100) and 0 < bleu[0] < 60
+    assert gleu(state, [[5, 6, 7], [5, 6, 7, 8]]).tolist() == pytest.approx([100 * 2 / 6, 100])
     state = replace(state, logp=torch.tensor([[-1.0, 0, -2, 0], [-1, -1, -1, -1]]))
     assert log_probability(state, references).tolist() == [-3, -4]
     assert find_quality("anyorder.training.rewards:right_symbols") is right_symbols
     with pytest.raises(ValueError, match="edit-distance"):
         find_quality("edits")
+
+
+def test_gleu_is_its_definition() -> None:
+    g = torch.Generator().manual_seed(0)
+    lengths = torch.randint(1, 9, (2, 60), generator=g)  # of texts and references
+    rows = torch.randint(5, 8, (2, 60, 8), generator=g)  # three symbols: n-grams are repeated
+    inside = torch.arange(8) < lengths[..., None]
+    state = begin(rows[0].masked_fill(~inside[0], PAD), MASK, PAD, open=inside[0])
+    references = [row[:n] for row, n in zip(rows[1].tolist(), lengths[1].tolist(), strict=True)]
+
+    def grams(row: list[int]) -> Counter[tuple[int, ...]]:
+        return Counter(tuple(row[i : i + n]) for n in range(1, 5) for i in range(len(row) - n + 1))
+
+    expected = []
+    for row, n, reference in zip(rows[0].tolist(), lengths[0].tolist(), references, strict=True):
+        mine, theirs = grams(row[:n]), grams(reference)
+        expected.append(100 * (mine & theirs).total() / max(mine.total(), theirs.total()))
+    assert gleu(state, references).tolist() == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_iteration_may_be_played_in_parts() -> None:
+    task, s = ChainTask(), replace(QUICK, generations=32, together=8, group=4, buffer=0, value_weight=0.0)
+    trainer = PolicyTrainer(task, new_policy(task, s), s)
+    drawn = []
+    draw, task.draw = task.draw, lambda count, g: drawn.append(count) or draw(count, g)  # type: ignore[func-returns-value, method-assign]
+    assert {"reward", "entropy", "order share"} <= trainer.step().keys()
+    assert drawn == [2, 2, 2, 2] and len(trainer.buffer) == 32 * len(task.chain)
+    for wrong in ({"together": 12}, {"together": 2}):
+        with pytest.raises(ValueError, match="cannot be played"):
+            replace(s, **wrong)
 
 
 def test_resuming_continues_where_it_stopped(tmp_path: Path) -> None:

@@ -293,6 +293,14 @@ def test_a_configuration_distils_what_a_stage_names_from_a_stage_before_it(tmp_p
     assert 6 < len(rows) <= 12
 
 
+def test_a_beam_that_can_not_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (teacher,) = train(config(stage("teacher", "autoregressive", steps=2)), tmp_path / "run")
+    for how, word in ((Distillation("x", beam=10**6), "smaller beam"), (Distillation("x", best_of=3), "raise beam")):
+        with pytest.raises(TrainingError, match=word):
+            distill(config(), ModelFolder(teacher), tmp_path / "distilled", how)
+        assert not (tmp_path / "distilled").exists()
+
+
 def test_of_several_candidates_the_one_nearest_to_a_reference_is_taken() -> None:
     assert nearest([[1, 2, 3], [1, 2], [7]], [[1, 2, 4], [7, 8]]) == [1, 2, 3]  # one edit, as others: the best ranked
     assert nearest([[5], [1, 2], [7]], [[1, 2, 4]]) == [1, 2]

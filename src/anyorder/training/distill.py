@@ -41,11 +41,13 @@ def distill(
     sides = [_sentences(config, s, how) for s in (0, 1)]
     texts = [some[: how.limit or None] for some, _ in sides]
     settings = {"beam": how.beam, "best_of": how.best_of, "engine": how.engine}
-    agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
     files = [out / f"{languages[s]}-{languages[t]}.tsv.gz" for s, t in ((0, 1), (1, 0))]
-    if all(path.exists() for path in files):
+    finished = all(path.exists() for path in files)
+    ask = None if finished else teacher(folder, how.engine, how.beam, how.best_of)  # a beam is refused before it begins
+    agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
+    if ask is None:
         return files
-    ask, tokenizer, known = teacher(folder, how.engine, how.beam), folder.tokenizer(), folder.languages
+    tokenizer, known = folder.tokenizer(), folder.languages
     for (s, t), path in zip(((0, 1), (1, 0)), files, strict=True):
         if path.exists():
             continue

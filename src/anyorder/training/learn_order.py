@@ -44,6 +44,7 @@ class PolicyConfig:
     direction: str = ""  # "de-en"; none for a language model
     kind: str = "policy"
     start: str = ""  # a policy file to go on from, such as one trained by imitation
+    likeliest: bool = False  # translations have the likeliest length in training too, not the reference's
     longest: int = 40  # symbols; texts or pairs with a longer side are left out of training
     train_sentences: int = 0  # the first that many are used; 0: all
     valid_sentences: int = 200  # translated at each validation; 0: all
@@ -63,6 +64,8 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
         find_quality(config.policy.reward, path.parent)  # one's own, beside this file: found now, known from here on
+        if config.likeliest and (config.policy.imitate or config.policy.method == "imitation"):
+            raise ConfigError("imitation compares positions with the reference's, so it cannot have likeliest = true")
         if not plain_name(config.name):
             raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")
     except (ConfigError, ValueError, TypeError) as error:
@@ -93,9 +96,8 @@ def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
         return (first, second) if list(direction) == data.languages else (second, first)
 
     train, valid = pairs(data.train), pairs(data.valid)
-    return TranslationTask(
-        model, direction, (train[0][used], train[1][used]), (valid[0][kept], valid[1][kept]), config.longest
-    )
+    used_pairs, kept_pairs = (train[0][used], train[1][used]), (valid[0][kept], valid[1][kept])
+    return TranslationTask(model, direction, used_pairs, kept_pairs, config.longest, config.likeliest)
 
 
 def width_of(task: Task) -> int:

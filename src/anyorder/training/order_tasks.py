@@ -37,7 +37,11 @@ def some_rows(total: int, count: int, generator: torch.Generator) -> tuple[list[
 
 
 class TranslationTask:
-    """Episodes are training pairs on a canvas of the reference's length; validation is BLEU, T = L, greedy."""
+    """Episodes are training pairs; validation is BLEU, T = L, greedy.
+
+    Canvases have the reference's length, or the `likeliest` one, as they have in use and in validation: an order that
+    knows the right length beforehand is another task.
+    """
 
     measure = "BLEU"
 
@@ -48,8 +52,10 @@ class TranslationTask:
         train: tuple[Sequence[str], Sequence[str]],
         valid: tuple[Sequence[str], Sequence[str]],
         longest: int,
+        likeliest: bool = False,
     ) -> None:
         self.translator, self.direction, self.valid = translator, direction, valid
+        self.length = translator.lengths["-".join(direction)] if likeliest else None
         self.model: Any = translator.model.eval()
         special = self.model.special
         self.symbols = Symbols(ban=(special.bos, special.eos, special.pad, special.unk, special.mask))
@@ -64,11 +70,13 @@ class TranslationTask:
     def draw(self, count: int, generator: torch.Generator) -> Episodes:
         """That many inputs with their references, ready to be written."""
         rows, seed = some_rows(len(self.pairs), count, generator)
-        sources = padded([self.pairs[i][0] for i in rows], self.model.pad_id)
-        references = padded([self.pairs[i][1] for i in rows], self.model.pad_id)
+        sources, references = (padded([self.pairs[i][k] for i in rows], self.model.pad_id) for k in (0, 1))
+        lengths = (references != self.model.pad_id).sum(-1)
+        if self.length is not None:
+            lengths = self.length.propose((sources != self.model.pad_id).sum(-1), 1)[0][:, 0]
         with torch.inference_mode():
             context = self.model.encode(Source(sources, self.source, self.target))
-        blank = canvas((references != self.model.pad_id).sum(-1), self.model.mask_id, self.model.pad_id)
+        blank = canvas(lengths, self.model.mask_id, self.model.pad_id)
         return Episodes(context, begin(blank, self.model.mask_id, self.model.pad_id, seed=seed), references)
 
     def validate(self, order: Order | str, **options: Any) -> float:

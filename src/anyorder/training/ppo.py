@@ -36,6 +36,7 @@ class Settings:
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
     generations: int = 16  # episodes per rollout (paper: 4 or 16)
+    together: int = 0  # of them are played at once, sentences of like length; 0: all
     group: int = 1  # G of them have the same input; from 2 on each is judged against the others of its group
     normalise: bool = False  # divide by the spread of the group's returns (GRPO)
     buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000); 0: the last rollout's
@@ -67,6 +68,10 @@ class Settings:
             raise ValueError(f"no method {self.method!r}; there are ppo, reinforce, imitation")
         if self.group < 1 or self.generations % self.group:
             raise ValueError(f"{self.generations} generations cannot be divided into groups of {self.group}")
+        if self.batch < 1 or self.generations % self.batch or self.batch % self.group:
+            raise ValueError(
+                f"{self.generations} generations cannot be played by {self.batch} in groups of {self.group}"
+            )
 
     @classmethod
     def of(cls, given: dict[str, Any]) -> Settings:
@@ -81,6 +86,11 @@ class Settings:
         """A new policy for a model of this width."""
         torch.manual_seed(self.seed)
         return Policy(width, about=about, **{name: getattr(self, name) for name in ARCHITECTURE})
+
+    @property
+    def batch(self) -> int:
+        """Episodes that are played at once."""
+        return self.together or self.generations
 
     @property
     def credit(self) -> Credit:
@@ -155,15 +165,18 @@ class PolicyTrainer:
             self.buffer = Buffer(s.buffer)
         for part in self.optimiser.param_groups:
             part["lr"] = s.learning_rate_at(self.iteration)
-        episodes = self.task.draw(s.generations // s.group, self.generator).repeat(s.group)
         teacher = None if method != "imitation" else right if self.policy.several else oracle
-        played = rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher)
-        self.buffer.add(played.moments)
+        played = []
+        for _ in range(s.generations // s.batch):
+            episodes = self.task.draw(s.batch // s.group, self.generator).repeat(s.group)
+            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher))
+        moments = [m for p in played for m in p.moments]
+        self.buffer.add(moments)
         fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did
         updates = 1 if fresh else s.updates
         report: dict[str, float] = {}
         for _ in range(updates):
-            batch = stack(played.moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
+            batch = stack(moments) if fresh else self.buffer.sample(s.update_batch, self.generator)
             loss, told = objective(self.policy, batch, s, method, s.entropy_at(self.iteration))
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -172,9 +185,8 @@ class PolicyTrainer:
             for key, value in ({"loss": loss.item()} | told).items():
                 report[key] = report.get(key, 0.0) + value / updates
         self.iteration += 1
-        report |= {"reward": played.reward, "entropy": played.entropy}
-        report |= {"passes": played.passes} if self.policy.several else {}
-        return report | ({"order share": played.order_share} if s.group > 1 else {})
+        names = ["reward", "entropy", *["passes"] * self.policy.several, *["order_share"] * (s.group > 1)]
+        return report | {n.replace("_", " "): sum(getattr(p, n) for p in played) / len(played) for n in names}
 
     def validate(self) -> float:
         """Judge the policy as it will be used, and keep it if it is the best so far.

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from anyorder.core.state import State
 from anyorder.errors import extra
@@ -71,6 +72,27 @@ def sentence_bleu(state: State, references: list[list[int]]) -> Tensor:
     return torch.tensor([bleu.sentence_score(text(y), [text(r)]).score for y, r in rows])
 
 
+def gleu(state: State, references: list[list[int]]) -> Tensor:
+    """min(precision, recall) of all 1- to 4-grams together, 0–100; `<mask>` matches nothing (arXiv 1609.08144).
+
+    BLEU's kin for single sentences: it needs no smoothing, and rises with every n-gram. An n-gram of the text counts
+    if the reference has it more often than the text had it further left.
+    """
+    wide = max(state.tokens.shape[1], *map(len, references))
+    y = pad(state.tokens.masked_fill(state.tokens == state.pad_id, -1), (0, wide - state.tokens.shape[1]), value=-1)
+    r = torch.tensor([[*row, *[-2] * (wide - len(row))] for row in references], device=y.device)
+    here, there = y[:, :, None] == r[:, None], (y[:, :, None] == y[:, None]) & (y >= 0)[:, :, None]
+    same, again = here, there  # (N, L, L) is the n-gram at i of the text that at j of the reference, or of the text?
+    lengths = torch.stack([(y >= 0).sum(-1), (r >= 0).sum(-1)]).amax(0)
+    matches, most = torch.zeros(len(y)), torch.zeros(len(y))
+    for n in range(4):
+        if n:
+            same, again = (pad(e[:, 1:, 1:], (0, 1, 0, 1)) & first for e, first in ((same, here), (again, there)))
+        matches += (same.sum(-1) > again.tril(-1).sum(-1)).sum(-1)
+        most += (lengths - n).clamp_min(0)
+    return 100 * matches / most.clamp_min(1)
+
+
 def log_probability(state: State, references: list[list[int]]) -> Tensor:
     """Σ_i log p(y_i) of the symbols written, each as it was when it was written. Needs no reference."""
     return state.logp.sum(-1)
@@ -80,6 +102,7 @@ REWARDS: dict[str, RowQuality] = {
     "edit-distance": edit_distance,
     "right-symbols": right_symbols,
     "sentence-bleu": sentence_bleu,
+    "gleu": gleu,
     "log-probability": log_probability,
 }
 

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 
 import torch
 
+from anyorder.errors import TooMuchError
 from anyorder.models.folder import ModelFolder
+from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
 from anyorder.text.rows import Input
 from anyorder.training.checkpoint import TrainingError
@@ -45,6 +47,7 @@ class Ours(_Sent):
         self.made = ModelFolder(folder.path.absolute()), beam
         self.model, self.lengths = folder.model(), folder.lengths()
         self.plan = plan_of(self.model, beam)
+        self._allow(beam)
 
     def __call__(self, sources: Sequence[Ids], direction: Direction, n: int) -> list[list[Ids]]:
         """The n best translations of each source, as ids, best first."""
@@ -52,6 +55,16 @@ class Ours(_Sent):
         generator = Generator(self.model, direction, self.lengths.get(name))
         found = generator.generate([Input(tuple(source)) for source in sources], self.plan)
         return [[list(h.ids) for h in sorted(some, key=lambda h: -h.score)[:n]] for some in found]
+
+    def _allow(self, beam: int) -> None:
+        """Refuse a beam that would be too much, before anything is begun."""
+        generator = Generator(self.model, (0, 1))
+        longest = [Input((0,) * generator.room)]
+        decoders = [(one, generator.decoder(one)) for one in self.plan.each]
+        try:
+            expected(generator, longest, decoders).allow(self.plan, self.model.kind)
+        except TooMuchError as error:
+            raise TrainingError(f"beam = {beam}: {str(error).split(':')[0]}; take a smaller beam") from None
 
 
 class CTranslate2(_Sent):
@@ -84,11 +97,14 @@ class CTranslate2(_Sent):
         return self.engines[direction]
 
 
-def teacher(folder: ModelFolder, engine: str, beam: int) -> Teacher:
+def teacher(folder: ModelFolder, engine: str, beam: int, best_of: int = 1) -> Teacher:
     """A teacher by the name of its engine."""
     if engine not in ENGINES:
         raise TrainingError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
-    return Ours(folder, beam) if engine == "anyorder" else CTranslate2(folder, beam)
+    made = Ours(folder, beam) if engine == "anyorder" else CTranslate2(folder, beam)
+    if best_of > beam and made.model.kind == "autoregressive":
+        raise TrainingError(f"best_of = {best_of}: a beam of {beam} has no {best_of} candidates: raise beam")
+    return made
 
 
 def nearest(candidates: Sequence[Ids], references: Sequence[Ids]) -> Ids:
