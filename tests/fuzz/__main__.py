@@ -38,14 +38,15 @@ def main() -> None:
     os.environ.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
     chosen = [f for f in FAMILIES if asked.only is None or f.name in asked.only.split(",")]
     end = time.monotonic() + asked.minutes * 60
-    state = results.read(asked.results, "fuzz", {"seed": asked.seed, "families": {}, "broken": [], "mended": []})
+    part = results.part_of(asked.results, "fuzz", asked.seed)
+    state = results.read(asked.results, part, {"seed": asked.seed, "families": {}, "broken": [], "mended": []})
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(asked.workers) as pool:
         workers = [Worker(Path(folder) / str(n)) for n in range(asked.workers)]
-        campaign = Campaign(state, chosen, asked.cases, end, asked.results)
+        campaign = Campaign(state, chosen, asked.cases, end, asked.results, part)
         try:
             if asked.again:
                 again(workers[0], state)
-                results.write(asked.results, "fuzz", state)
+                results.write(asked.results, part, state)
             list(pool.map(campaign.go_on, workers))
         finally:
             for worker in workers:
@@ -62,6 +63,7 @@ class Campaign:
     cases: int
     end: float
     where: Path
+    part: str
     begun: collections.Counter[str] = field(default_factory=collections.Counter)  # cases that workers are at
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -99,7 +101,7 @@ class Campaign:
         for what in tried.broken:
             self.state["broken"].append({"family": name, "seed": number, "cases": size, "what": what})
             print(name, number, what[:1500], flush=True)
-        results.write(self.where, "fuzz", self.state)
+        results.write(self.where, self.part, self.state)
 
 
 def again(worker: Worker, state: dict[str, Any]) -> None:

@@ -69,6 +69,7 @@ class Job:
     first: Callable[[Path, Path], list[str]]  # (folder of models, folder of this run) → command line
     again: list[str]  # added when it goes on
     made: Callable[[Path], dict[str, bytes]]
+    writes: int = 30  # the disk fails at one of that many
 
 
 def _translate(models: Path, run: Path) -> list[str]:
@@ -119,7 +120,7 @@ JOBS = [
     Job("translate, a stream", _translate, ["--resume"], _files("out", "trace")),
     Job("train", _train, [], _files("out/masked/best/*", "out/tokenizer.json", "out/lengths.json")),
     Job("distill", _distill, [], _files("out/*.tsv.gz")),
-    Job("map", _map, [], _files("out/part-*", "out/manifest.json")),
+    Job("map", _map, [], _files("out/part-*", "out/manifest.json"), writes=8),
     Job("reproduce", _reproduce, [], _files("out/*.md", "out/*.html", "out/*.svg", "out/results.jsonl")),
 ]
 
@@ -163,7 +164,7 @@ def one(job: Job, fault: str, models: Path, expected: dict[str, bytes], seconds:
     with tempfile.TemporaryDirectory() as folder:
         run, log = Path(folder) / "run", Path(folder) / "log"
         run.mkdir()
-        code = disturbed(job.first(models, run), fault, draw, run, seconds, log)
+        code = disturbed(job.first(models, run), fault, draw, run, seconds, log, job.writes)
         said = log.read_text(errors="replace")
         if code in (70, 98, 99) or "Traceback" in said:
             return True, False, f"{code}: {said[-1500:]}"
@@ -205,7 +206,8 @@ def main() -> None:
     ConstrainedLayoutEngine.execute = lambda self, figure: {}  # half of a report's time, and nothing to do with faults
     begun = time.monotonic()
     chosen = [job for job in JOBS if asked.only is None or job.name.split(",")[0] in asked.only.split(",")]
-    state = results.read(asked.results, "chaos", {"seed": asked.seed, "jobs": {}, "broken": [], "mended": []})
+    part = results.part_of(asked.results, "chaos", asked.seed)
+    state = results.read(asked.results, part, {"seed": asked.seed, "jobs": {}, "broken": [], "mended": []})
     with tempfile.TemporaryDirectory() as folder:
         models = Path(folder)
         _apart(lambda: build_translator(models / "tiny"))  # this process must have no threads when it forks
@@ -236,7 +238,7 @@ def main() -> None:
                     if problem:
                         state["broken"].append({"job": job.name, "fault": fault, "n": n, "what": problem[:3000]})
                         print(state["broken"][-1], flush=True)
-                results.write(asked.results, "chaos", state)
+                results.write(asked.results, part, state)
     print(state["jobs"], flush=True)
 
 

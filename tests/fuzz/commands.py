@@ -15,7 +15,7 @@ import torch
 from hypothesis import strategies as st
 
 from anyorder.cli import commands
-from anyorder.cli._guard import File, roles
+from anyorder.cli._guard import File, roles, said_as
 from tests.fuzz import strategies as say
 from tests.fuzz.harness import run
 from tests.fuzz.world import World
@@ -42,7 +42,7 @@ FILES = [
     "model",
     "x.pth",
 ]
-MODELS = ["translator", "translator", "ar", "bert", "damaged", "de-en-nothing", "../../x", ""]
+MODELS = ["translator", "grown", "ar", "bert", "damaged", "de-en-nothing", "../../x", ""]
 BY_NAME: dict[str, st.SearchStrategy[str]] = {
     "order": say.orders, "count": say.counts, "steps": say.steps, "among": say.regions,
     "to": st.sampled_from(["en", "de", "fr", ""]), "source": st.sampled_from(["en", "de", "fr", ""]),
@@ -73,8 +73,7 @@ def parameters(command: str) -> list[Parameter]:
     for i, (name, hint) in enumerate(hints.items()):
         kind, *details = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         options = [d for d in details if type(d).__name__ in ("OptionInfo", "ArgumentInfo")]
-        flags = [f for d in options for f in d.param_decls or () if f.startswith("--")]
-        flag = flags[0].split("/")[0] if flags else f"--{name.replace('_', '-')}"
+        flag = said_as(name, details)
         argument = any(type(d).__name__ == "ArgumentInfo" for d in options)
         if name not in LEFT_OUT:
             written = name in files and files[name][1] is File.WRITTEN
@@ -87,7 +86,9 @@ def _values(name: str, kind: Any, file: bool) -> st.SearchStrategy[str] | None:
     if bool in kinds:
         return None
     if name == "model":
-        return st.sampled_from(MODELS).map(lambda m: f"{{{m}}}" if m in ("translator", "ar", "bert", "damaged") else m)
+        return st.sampled_from(MODELS).map(
+            lambda m: f"{{{m}}}" if m in ("translator", "grown", "ar", "bert", "damaged") else m
+        )
     if name in BY_NAME:
         return BY_NAME[name]
     if file:
@@ -142,7 +143,7 @@ def place(world: World, word: str) -> str:
     if not mark or not name.endswith("}"):
         return word
     name = name[:-1]
-    models = {"translator": world.translator, "ar": world.ar, "bert": world.bert}
+    models = {"translator": world.translator, "grown": world.grown, "ar": world.ar, "bert": world.bert}
     if name in models:
         return before + str(models[name])
     path = world.page / name

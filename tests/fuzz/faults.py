@@ -112,12 +112,14 @@ def child(arguments: list[str], before: Callable[[], None], log: Path, imported:
         os._exit(98)
 
 
-def disturbed(arguments: list[str], fault: str, draw: random.Random, folder: Path, seconds: float, log: Path) -> int:
+def disturbed(
+    arguments: list[str], fault: str, draw: random.Random, folder: Path, seconds: float, log: Path, writes: int
+) -> int:
     """Run once with a fault somewhere in the first `seconds`, or writes; the exit status, negative for a signal."""
 
     def before() -> None:
         if fault in DISK:
-            Disk(folder, draw.randint(1, 30), DISK[fault]).install()
+            Disk(folder, draw.randint(1, writes), DISK[fault]).install()
         elif fault == "clock jump":
             _jumping(draw.randint(0, 20), draw.choice([-1e9, -3600.0, 3600.0, 1e9]))
 

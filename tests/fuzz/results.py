@@ -15,10 +15,16 @@ from anyorder.files import write_whole
 FILE = Path(__file__).parents[2] / "docs" / "results" / "robustness.json"
 
 
+def part_of(path: Path, what: str, seed: int) -> str:
+    """What the campaign of a seed is called among what was found: every seed has a part of its own."""
+    known = {name: part["seed"] for name, part in _all(path).items() if name.split()[0] == what}
+    return next((name for name, other in known.items() if other == seed), f"{what} {seed}" if known else what)
+
+
 def read(path: Path, part: str, fresh: dict[str, Any]) -> dict[str, Any]:
-    """What a campaign has found so far, if it is the same one; else `fresh`."""
-    found: dict[str, Any] = _all(path).get(part, {})
-    return found if found.get("seed") == fresh["seed"] else fresh
+    """What a campaign has found so far; `fresh` before it begins."""
+    found: dict[str, Any] = _all(path).get(part, fresh)
+    return found
 
 
 def write(path: Path, part: str, state: dict[str, Any]) -> None:
@@ -48,12 +54,11 @@ def page(found: dict[str, Any]) -> str:
         "# Robustness",
         "What campaigns of hostile input, of faults and of load found. Written by the commands that are named.",
     ]
-    if "fuzz" in found:
-        parts += _fuzz(found["fuzz"])
-    if "chaos" in found:
-        parts += _chaos(found["chaos"])
-    if "load" in found:
-        parts += _load(found["load"])
+    for what, said in (("fuzz", _fuzz), ("chaos", _chaos), ("load", _load)):
+        some = [found[name] for name in found if name.split()[0] == what]
+        for n, state in enumerate(some):
+            heading, *rest = said(state)
+            parts += [heading + f", again with seed {state['seed']}" * (n > 0), *rest]
     return "\n\n".join(parts) + "\n"
 
 

@@ -19,9 +19,11 @@ NUMBERS = ["0", "1", "2", "3", "-1", "0.5", "1.5", "nan", "inf", "-inf", "1e9", 
 NAMES = [
     "negent", "logp", "position", "random", "confidence", "margin", "entropy", "stale", "uniform", "left2right",
     "right2left", "least2most", "easy-first", "hard-first", "learned", "leftmost", "mask-predict", "refinement", "wino",
-    "gibbs", "llada", "fast-dllm", "annealed", "constant-time", "semi-autoregressive", "adaptive-gibbs", "nothing", "∑",
+    "forwards", "gibbs", "llada",
+    "fast-dllm", "annealed", "constant-time", "semi-autoregressive", "adaptive-gibbs", "nothing", "∑",
 ]  # fmt: skip
 COUNTS = ["fixed", "constant", "even", "anneal", "threshold", "factor", "entropy-bound", "kl-stable", "whole", "odd"]
+RESCORE = ["written", "path", "pll", "forwards", "ar", "marginal", "x"]
 REGIONS = ["masked", "everywhere", "revisit", "block", "dilated", "nowhere"]
 
 numbers = st.one_of(
@@ -103,7 +105,9 @@ SHOW: dict[str, st.SearchStrategy[str] | None] = {"--json": None, "--show": None
 @st.composite
 def translations(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     """(options, texts) of `anyorder translate`; {in}, {out}, {trace} stand for files."""
-    more = {"--lengths": small, "--nbest": small, "--rescore": st.sampled_from(["written", "path", "pll", "ar", "x"]),
+    more = {"--lengths": small, "--nbest": small, "--rescore": st.sampled_from(RESCORE),
+            "--normalise": st.sampled_from(["mean", "sum", "x"]), "--samples": small, "--order-temperature": numbers,
+            "--conditionals": st.sampled_from(["visible", "masked", "x"]),
             "--polish": small, "--int8": None, "--from": st.sampled_from(["de", "en", "fr", ""]),
             "--to": st.sampled_from(["en", "de", "fr", ""])}  # fmt: skip
     options = flags(draw, {**PLAN, **SHOW, **more}, 4)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from cli_support import build_bert, build_translator
+from cli_support import build_bert, build_grown, build_translator
 from trace_examples import example
 
 from anyorder.files import digest
@@ -51,6 +51,7 @@ class World:
         self.folder, self.models = folder, folder / "models"
         self.models.mkdir(parents=True)
         self.translator, self.bert = build_translator(self.models / "tiny"), build_bert(self.models / "bert")
+        self.grown = build_grown(self.models / "grown")
         self.ar, self.page = self.models / "tiny-ar", folder / "cases"
         trace = io.StringIO()
         write([example()], trace)
@@ -70,7 +71,9 @@ class World:
     def __enter__(self) -> World:
         torch.set_num_threads(1)
         kept = cache(self._load)
-        whole = [str(path) for path in (self.translator, self.ar, self.bert)]  # a damaged copy is loaded every time
+        whole = [
+            str(path) for path in (self.translator, self.grown, self.ar, self.bert)
+        ]  # a damaged copy is loaded every time
         loading.load = lambda name, **how: (kept if str(name) in whole else self._load)(name, **how)  # type: ignore
         return self
 

@@ -140,7 +140,7 @@ def test_never_worse_by_the_score_that_was_asked_for(translator: anyorder.Transl
 
 
 def test_what_cannot_be_polished_says_so(translator: anyorder.Translator) -> None:
-    with pytest.raises(PlanError, match="'ar' or 'pll'"):
+    with pytest.raises(PlanError, match="'both' or 'pll'"):
         Plan.of(polish=1)
     with pytest.raises(PlanError, match="at least 0"):
         Plan.of(polish=-1)

@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from anyorder.text.translator import Translator
 
 CHUNK = 100  # sentences
-Criterion = Literal["written", "pll", "forwards", "ar"]
+Criterion = Literal["written", "pll", "forwards", "ar", "both"]
 CRITERIA: dict[str, str] = {
     "written": "mean log p of each symbol when it was written",
     "pll": "mean pseudo log-likelihood",
     "forwards": "mean log p from left to right by the same model",
     "ar": "mean log-likelihood of the autoregressive model",
+    "both": "the mean of these two",
 }
 
 
@@ -192,7 +193,7 @@ def _uses(task: Job | Watch) -> set[str]:
         return {"tokenizer", "ar"}
     else:
         order, direction = task.cell.order, task.cell.direction
-        ar = task.criterion == "ar" or task.cell.polish > 0
+        ar = task.criterion in ("ar", "both") or task.cell.polish > 0
     learned = {f"policy-{direction}"} if "learned" in [one.strip() for one in order.split("|")] else set()
     return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
 
@@ -220,7 +221,8 @@ def run(job: Job, store: Store, translator: Translator, corpus: EvalSet) -> None
 
 
 def decode(cell: Cell, translator: Translator, corpus: EvalSet) -> tuple[list[list[Candidate]], Spent]:
-    """The candidates of each sentence: the best hypothesis of each length, order by order; polished, the one found."""
+    """The candidates of each sentence: the best hypothesis of each length, order by order; polished, the one found;
+    written to an end of its own, all that a beam found, best first."""
     model = _beside(translator) if cell.causal else translator
     to, source = corpus.target_language, corpus.source_language
     lengths = None
@@ -232,17 +234,19 @@ def decode(cell: Cell, translator: Translator, corpus: EvalSet) -> tuple[list[li
         judged = judge.cost
         best = [t.hypotheses for t in model.translate(corpus.sources, to, source=source, plan=cell.plan())]
         spent = _spent(before, model.cost, start) + replace(_spent(judged, judge.cost, start), seconds=0.0)
-        return [[_best(list(hypotheses))] for hypotheses in best], spent
+        return [_best(list(hypotheses)) for hypotheses in best], spent
     found = [
         model.candidates(corpus.sources, to, source=source, plan=plan, lengths=lengths) for plan in cell.plan().each
     ]
-    candidates = [[_best(k) for one in sentence for k in one] for sentence in zip(*found, strict=True)]
+    keep = None if cell.order == FORWARDS else 1
+    candidates = [[c for one in sentence for k in one for c in _best(k, keep)] for sentence in zip(*found, strict=True)]
     return candidates, _spent(before, model.cost, start)
 
 
-def _best(hypotheses: list[Hypothesis]) -> Candidate:
-    best = max(hypotheses, key=lambda h: h.score)
-    return Candidate(best.text, list(best.ids), sum(best.logp), best.log_length)
+def _best(hypotheses: list[Hypothesis], keep: int | None = 1) -> list[Candidate]:
+    """The best few, or all, best first."""
+    ranked = sorted(hypotheses, key=lambda h: h.score, reverse=True)[:keep]
+    return [Candidate(h.text, list(h.ids), sum(h.logp), h.log_length) for h in ranked]
 
 
 def _beside(translator: Translator) -> Translator:
@@ -260,7 +264,12 @@ def _spent(before: Cost, after: Cost, start: float) -> Spent:
 def rescore(
     candidates: Sequence[Sequence[Candidate]], criterion: Criterion, translator: Translator, corpus: EvalSet
 ) -> tuple[list[list[float]], Spent]:
-    """Mean log p of each candidate, by the model itself, the autoregressive one within it or the one beside it."""
+    """Mean log p of each candidate, by the model itself, the causal one within it, the one beside it, or both."""
+    if criterion == "both":
+        own, spent = rescore(candidates, "forwards", translator, corpus)
+        beside, more = rescore(candidates, "ar", translator, corpus)
+        means = [[(a + b) / 2 for a, b in zip(*some, strict=True)] for some in zip(own, beside, strict=True)]
+        return means, spent + more
     model = _beside(translator) if criterion == "ar" else translator
     sources = translator.tokenizer.encode(corpus.sources, corpus.source_language)
     before, start = model.cost, time.process_time()

@@ -42,10 +42,12 @@ FRONTIER = (  # what came after the paper, as (name, order, steps, count, beam, 
 CHOICES: tuple[tuple[str, str, int, int, Criterion], ...] = (  # at most 60 passes per sentence
     ("forwards, greedy", "forwards", 1, 1, "written"),  # name, order, beam, lengths, chosen by
     ("forwards, beam 4", "forwards", 4, 1, "written"),
+    ("forwards, beam 4, AR rescoring", "forwards", 4, 1, "ar"),
+    ("forwards, beam 4, rescoring by both", "forwards", 4, 1, "both"),
     ("mask-predict, T = 4, 1 length", "mask-predict(4)", 1, 1, "written"),
     ("mask-predict, T = 4, 5 lengths", "mask-predict(4)", 1, 5, "written"),
     ("mask-predict, T = 10, 5 lengths", "mask-predict(10)", 1, 5, "written"),
-    ("mask-predict, T = 4, 10 lengths, own rescoring", "mask-predict(4)", 1, 10, "forwards"),
+    ("mask-predict, T = 4, 12 lengths, own rescoring", "mask-predict(4)", 1, 12, "forwards"),
     ("mask-predict, T = 10, 5 lengths, own rescoring", "mask-predict(10)", 1, 5, "forwards"),
     ("mask-predict, T = 10, 5 lengths, AR rescoring", "mask-predict(10)", 1, 5, "ar"),
     ("left2right, T = L, own rescoring", "left2right", 1, 4, "forwards"),
@@ -189,8 +191,8 @@ def chosen(scope: Scope, corpus: str, direction: str) -> dict[str, Row]:
     """What a user would pick from, as far as the models that there are can do it."""
     out = {}
     for name, order, beam, lengths, criterion in CHOICES:
-        possible = scope.forwards or "forwards" not in (order, criterion)
-        if possible and (scope.autoregressive or criterion != "ar"):
+        possible = scope.forwards or not {"forwards", "both"} & {order, criterion}
+        if possible and (scope.autoregressive or criterion not in ("ar", "both")):
             by = scope.criterion if criterion == "written" else criterion
             out[name] = Row(Cell(corpus, direction, order, beam=beam, lengths=lengths), by)
     return out

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.experiments.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
 from anyorder.experiments.evaluate import Difference, Quality, paired, quality, statistics
+from anyorder.text.writing import FORWARDS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -129,6 +130,8 @@ class Results:
             spent += _share(chunk.candidates, chunk.spent, row.lengths)
             ours = chunk.candidates
             scores = [[c.log_length + c.written if row.plain else c.written / c.length for c in some] for some in ours]
+            if row.cell.order == FORWARDS:  # a beam's candidates come best first
+                scores = [[-float(rank) for rank in range(len(some))] for some in ours]
             if row.criterion != "written":
                 scored = self.store.chunk(replace(job, criterion=row.criterion))
                 assert scored is not None

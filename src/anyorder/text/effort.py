@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from anyorder.core import Decoder
-from anyorder.errors import PlanError
+from anyorder.errors import TooMuchError
 from anyorder.text.plan import Plan
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class Effort:
         """Refuse what is beyond the plan's limits, before it begins."""
         most, memory = plan.search.most_passes, plan.search.most_memory
         if self.passes > most:
-            raise PlanError(
+            raise TooMuchError(
                 f"one text would take about {self.passes:,} passes through {name}, and at most {most:,} are allowed: "
                 "take fewer steps, a smaller beam or fewer lengths, or raise most_passes (--most-passes)"
             )
         if self.memory > memory * GIGABYTE:
-            raise PlanError(
+            raise TooMuchError(
                 f"one text would take about {self.memory / GIGABYTE:,.1f} GB of memory, and at most {memory:g} GB are "
                 "allowed: take a smaller beam or fewer steps, or raise most_memory (--most-memory)"
             )
@@ -55,7 +55,7 @@ def estimate(
     steps = width if causal else _steps(decoder, masks, width)
     looks = masks if decoder.coordinates.conditionals == "masked" else 1
     passes = canvases * K * steps * (looks + (decoder.coordinates.among.blank is False))
-    scores = {"pll": width, "forwards": 1, "ar": 1, "marginal": plan.choosing.samples * steps}
+    scores = {"pll": width, "forwards": 1, "ar": 1, "both": 2, "marginal": plan.choosing.samples * steps}
     whole = scores.get(plan.choosing.rescore, 0)  # passes that the score of one text takes
     passes += canvases * K * whole + plan.choosing.polish * width * REWRITES * (1 + whole // 4)
     K2 = min(K, words or K)

@@ -20,7 +20,7 @@ def identity(model: str, plan: Plan) -> dict[str, str]:
     if folder is None:
         return {"version": __version__, "model": model}
     parts = [folder.path]
-    if plan.choosing.rescore == "ar" and folder.beside is not None:
+    if plan.choosing.rescore in ("ar", "both") and folder.beside is not None:
         parts.append(folder.beside.path)
     orders = [one.order for one in plan.writing.each]
     policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]

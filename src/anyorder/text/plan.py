@@ -16,9 +16,9 @@ from anyorder.errors import PlanError
 from anyorder.text.checks import positive, whole_number
 from anyorder.text.writing import COMPOSED, FORWARDS, Writing
 
-Rescore = Literal["written", "path", "pll", "forwards", "ar", "marginal"]
+Rescore = Literal["written", "path", "pll", "forwards", "ar", "both", "marginal"]
 Normalise = Literal["mean", "sum"]
-WHOLE = ("pll", "forwards", "ar")  # scores of a text, however it was written
+WHOLE = ("pll", "forwards", "ar", "both")  # scores of a text, however it was written
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Choosing:
         if self.rescore != "marginal" and self.samples != Choosing.samples:
             raise PlanError("samples are those of rescore 'marginal': leave them out, or choose by that")
         if self.polish and self.rescore not in WHOLE:
-            raise PlanError("polish compares whole candidates: choose them by rescore 'forwards', 'ar' or 'pll'")
+            raise PlanError(
+                "polish compares whole candidates: choose them by rescore 'forwards', 'ar', 'both' or 'pll'"
+            )
 
     def of(self, score: float, length: int) -> float:
         """What a candidate of `length` symbols is worth, from the score Σ log p of the whole."""

@@ -180,6 +180,8 @@ class Writing:
     def _recipe(self) -> Decoder | None:
         """What "wino(0.6, 0.9)" names; None if the order is no family of recipes."""
         found = named(self.order) if isinstance(self.order, str) else None
+        if found is None and isinstance(self.order, str) and self.order.split("(")[0].strip() in recipes.FAMILIES:
+            call(self.order, recipes.FAMILIES, "recipe")  # says what is wrong with its brackets
         if found is None or not isinstance(self.order, str) or (found[0] not in recipes.FAMILIES and not found[1]):
             return None
         said = call(self.order, recipes.FAMILIES, "recipe")
