@@ -67,7 +67,7 @@ class Part:
 
 
 class Task(Protocol):
-    """What is to be done on the model's thread: `prepare`, then the rows, then `finish`."""
+    """What is to be done by the engine: `prepare` on one thread, the rows and then `finish` on another."""
 
     parts: list[Part]  # the rows to write; none where a pass over what is there is all
 

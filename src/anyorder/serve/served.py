@@ -55,16 +55,16 @@ class Served(Generator):
 
     @cached_property
     def forwards(self) -> Served:
-        """As everywhere, its passes on the model's thread."""
+        """As everywhere, its passes on the engine's threads."""
         return Served(self.inner.forwards, self.engine)
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
-        """As everywhere, on the model's thread."""
+        """As everywhere, on the engine's thread that prepares."""
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
         return out
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """As everywhere, on the model's thread."""
+        """As everywhere, on the engine's thread that prepares."""
         judge = partial(self.inner.judge, choosing=choosing)
         alike = (id(self.inner), choosing.rescore, choosing.normalise)
         out: list[float] = self._ask(_Passes(judge, pairs, alike))
