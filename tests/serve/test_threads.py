@@ -49,7 +49,7 @@ def test_rows_are_written_while_a_source_is_being_read(models: dict[str, Any]) -
 
 
 def _rows(generator: Any, n: int) -> tuple[Job, _Write]:
-    task = _Write(generator, [Input([5, 6, 7, 8, 9, 10])] * n, Plan.of(), None, False, 1)
+    task = _Write(generator, [Input((5, 6, 7, 8, 9, 10))] * n, Plan.of(), None, False, 1)
     task.prepare([])
     return Job(task, Ticket(n, time.monotonic() + 60), due=1), task
 
