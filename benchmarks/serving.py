@@ -38,7 +38,7 @@ from benchmarks.serving_page import OURS, save
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
 SIDES = {
-    "anyorder serve": "rows join and leave while a batch is written; a second thread encodes sources meanwhile",
+    "anyorder serve": "rows join and leave while a batch is written",
     "lock": "`translate` under a lock, a request at a time",
     "window": "`translate` of what came within 20 ms, the next batch when it is done",
     "ctranslate2": "CTranslate2, the autoregressive model, batches of what waits",

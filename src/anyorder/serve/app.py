@@ -68,7 +68,7 @@ def _watched(app: FastAPI, server: Server) -> None:
 
     @app.get("/health", tags=["operation"])
     async def health() -> Json:
-        """Is the process alive, with its models' threads?"""
+        """Is the process alive, with its model's thread?"""
         alive = server.engine.alive
         return Json({"status": "ok" if alive else "the model's thread has ended"}, 200 if alive else 503)
 

@@ -1,9 +1,10 @@
-"""The engine: a thread that prepares jobs, and one that writes their rows, one lane a turn and one step.
+"""The engine: one thread that owns the models. Each turn new jobs are prepared and one lane takes one step.
 
-What is prepared (sources are encoded, texts that are there are scored) is so while rows are being written: a step
-never waits for a newcomer's source to be read. Lanes (rows with equal decoders) take turns, the one that waited longest
-first; at most `LANES` at a time, those with the oldest requests. Nobody else ever waits for a step to end: jobs are
-handed over and answered through a future.
+Lanes (rows with equal decoders) take turns, the one that waited longest first; at most `LANES` at a time, those with
+the oldest requests. Nobody else ever waits for a step to end: jobs are handed over and answered through a future.
+
+To read a source and to join a batch that keeps keys and values costs about as much for one as for several, so while
+such a batch is under way those who come wait a moment for each other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from anyorder.serve.pace import Pace
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
-PREPARED = 16  # jobs prepared at once, so that those before do not wait for a crowd at the door
+PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
+CROWD = 0.5  # of the rows under way that keep keys and values: so many newcomers are taken in at once …
+MOMENT = 0.03  # … and fewer this many seconds after the first of them came
 IDLE = 0.5  # seconds after which an idle engine looks around
 PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
 
@@ -42,40 +45,30 @@ class Engine:
         self.held = 0  # sentences of the requests that were let in and have not left
         self._pace = Pace()
         self._inbox: deque[Job] = deque()
-        self._ready: deque[Job] = deque()  # prepared, and not yet in a lane
         self._jobs: set[Job] = set()
         self._lanes: dict[Hashable, Lane] = {}
         self._turn = 0
-        self._lock = threading.Lock()
-        self._came, self._prepared = threading.Condition(self._lock), threading.Condition(self._lock)
+        self._door = threading.Condition()
         self._stopping = False
-        self._threads = [
-            threading.Thread(target=run, name=name, daemon=True)
-            for run, name in ((self._read, "reader"), (self._run, "model"))
-        ]
+        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
     # ------------------------------------------------------------------ on any thread
 
     def start(self) -> None:
         """Begin to work through what comes in."""
-        for thread in self._threads:
-            thread.start()
+        self._thread.start()
 
     def stop(self) -> None:
         """End after the step that is being taken; what is left is refused."""
-        with self._lock:
+        with self._door:
             self._stopping = True
-            self._came.notify()
-            self._prepared.notify()
-        for thread in self._threads:
-            thread.join(timeout=30)
-        for job in [*self._jobs, *self._inbox, *self._ready]:
-            self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
+            self._door.notify()
+        self._thread.join(timeout=30)
 
     @property
     def alive(self) -> bool:
-        """Do the model's threads run?"""
-        return all(thread.is_alive() for thread in self._threads)
+        """Does the model's thread run?"""
+        return self._thread.is_alive()
 
     def refuses(self, sentences: int = 1) -> Refusal | None:
         """Why a request would not be let in now: the server stops, or has as much to do as it may hold."""
@@ -98,7 +91,7 @@ class Engine:
 
     def admit(self, sentences: int) -> Ticket:
         """Let a request in, or refuse it at once."""
-        with self._lock:
+        with self._door:
             if (why := self.refuses(sentences)) is not None:
                 raise why
             self.held += sentences
@@ -108,44 +101,65 @@ class Engine:
     def leave(self, ticket: Ticket) -> None:
         """A request has its answer, or nobody waits for it."""
         ticket.gone = True
-        with self._lock:
+        with self._door:
             self.held -= ticket.sentences
         self.meters.held.set(self.held)
 
     def submit(self, task: Task, ticket: Ticket) -> Job:
-        """A job for the model's threads; the first one of a request is refused where it would be done too late."""
+        """A job for the model's thread; the first one of a request is refused where it would be done too late."""
         job = Job(task, ticket, due=task.passes)
-        with self._lock:
+        with self._door:
             if not ticket.known and (why := self._too_late(task.passes)) is not None:
                 raise why
             ticket.known = True
             self._pace.due(job.due)
             self._inbox.append(job)
-            self._came.notify()
+            self._door.notify()
         return job
 
-    # ------------------------------------------------------------------ on the thread that prepares
+    # ------------------------------------------------------------------ on the model's thread
 
-    def _read(self) -> None:
+    def _run(self) -> None:
+        memory = Memory()
         with torch.inference_mode():
             while not self._stopping:
-                with self._lock:
-                    if not self._inbox:
-                        self._came.wait(IDLE)
-                    new = [self._inbox.popleft() for _ in range(min(PREPARED, len(self._inbox)))]
+                with self._door:
+                    if not self._inbox and not self._lanes:
+                        self._door.wait(IDLE)
+                    new = self._newcomers(time.monotonic())
+                if not new and not self._lanes:
+                    memory.rest()
+                    continue
+                begun = time.monotonic()
                 self._take_in(new)
+                self._look_around()
+                passes = sum(job.share for job in new if not job.task.parts)  # of those that no rows are written for
+                passes += self._step() if self._lanes else 0
+                self._pace.made(passes, time.monotonic() - begun)
+                memory.used()
+        for job in [*self._jobs, *self._inbox]:
+            self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
+
+    def _newcomers(self, now: float) -> list[Job]:
+        """Those in the inbox whose turn it is, oldest first."""
+        crowd = CROWD * sum(lane.rows for lane in self._lanes.values() if lane.cached)
+        waiting = [job for job in self._inbox if job.task.cached]
+        if waiting and now - waiting[0].came < MOMENT and sum(job.ticket.sentences for job in waiting) < crowd:
+            new = [job for job in self._inbox if not job.task.cached][:PREPARED]
+        else:
+            new = list(self._inbox)[:PREPARED]
+        for job in new:
+            self._inbox.remove(job)
+        return new
 
     def _take_in(self, new: list[Job]) -> None:
+        self._jobs |= set(new)
         alike: dict[Hashable, list[Job]] = {}
         for job in new:
             if not self._late(job):
                 alike.setdefault(job.task.alike, []).append(job)
         for jobs in alike.values():
-            begun = time.monotonic()
             self._prepare(jobs)
-            passes = sum(job.share for job in jobs if not job.task.parts)  # of those that no rows are written for
-            if passes:
-                self._pace.made(passes, time.monotonic() - begun)
 
     def _prepare(self, jobs: list[Job]) -> None:
         """Jobs that are alike are prepared together; if that fails each is alone, so that only its own fault counts."""
@@ -163,34 +177,10 @@ class Engine:
         for job in jobs:
             job.left = sum(map(len, job.task.parts))
             job.share = job.due / max(1, job.left)
+            for part in job.task.parts:
+                self._lane(part).wait(job, part)
             if not job.left:
                 self._finish(job)
-        with self._lock:
-            self._ready += [job for job in jobs if job.left]
-            self._prepared.notify()
-
-    # ------------------------------------------------------------------ on the thread that writes
-
-    def _run(self) -> None:
-        memory = Memory()
-        with torch.inference_mode():
-            while not self._stopping:
-                with self._lock:
-                    if not self._ready and not self._lanes:
-                        self._prepared.wait(IDLE)
-                    new = [self._ready.popleft() for _ in range(len(self._ready))]
-                if not new and not self._lanes:
-                    memory.rest()
-                    continue
-                begun = time.monotonic()
-                self._jobs |= set(new)
-                for job in new:
-                    for part in job.task.parts:
-                        self._lane(part).wait(job, part)
-                self._look_around()
-                if self._lanes:
-                    self._pace.made(self._step(), time.monotonic() - begun)
-                memory.used()
 
     def _lane(self, part: Part) -> Lane:
         if part.key not in self._lanes:

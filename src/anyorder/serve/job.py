@@ -67,13 +67,18 @@ class Part:
 
 
 class Task(Protocol):
-    """What is to be done by the engine: `prepare` on one thread, the rows and then `finish` on another."""
+    """What is to be done on the model's thread: `prepare`, then the rows, then `finish`."""
 
     parts: list[Part]  # the rows to write; none where a pass over what is there is all
 
     @property
     def passes(self) -> int:
         """How many of a canvas through the model it is expected to take."""
+        ...
+
+    @property
+    def cached(self) -> bool:
+        """Do its rows keep keys and values, so that one that joins is dear, and several are not much dearer?"""
         ...
 
     @property
@@ -99,6 +104,7 @@ class Job:
     due: float  # passes that are still expected …
     share: float = 0.0  # … and those of each of its rows
     left: int = 0  # rows that have not ended
+    came: float = field(default_factory=time.monotonic)
     number: int = field(default_factory=lambda: next(_NUMBERS))
     done: Future[Any] = field(default_factory=Future)
 

@@ -13,8 +13,6 @@ from anyorder.serve.job import Ended, Job, Part
 
 SHARE = 16  # rows of one job that come with its age; each further so many …
 LATER = 0.1  # … wait as if the job had come this many seconds later, so that a long job lets short ones pass
-CROWD = 0.25  # of the rows under way: so many newcomers join a cached batch at once …
-SOON = 4  # … and fewer after this many steps: to join copies what is kept of everybody, and is shared
 
 
 class Owner(NamedTuple):
@@ -40,8 +38,8 @@ class Lane:
         self.part = part  # one like all of them
         self.turn = 0  # when it last had one
         self.batch: Batch = open_batch(part)
+        self.cached = bool(getattr(part.context, "cached", False))  # do its rows keep keys and values?
         self._copies = part.beam
-        self._since = 0  # steps since rows joined
         self._owners: dict[int, Owner] = {}  # of the rows in the batch, by number
         self._waiting: list[_Waiting] = []
         self._numbers, self._turns = itertools.count(), itertools.count()
@@ -97,8 +95,6 @@ class Lane:
         """
         chosen: list[Owner] = []
         rows = self.rows
-        if getattr(self.part.context, "cached", False) and self._since < SOON and len(self._waiting) < CROWD * rows:
-            return []
         wide = self.batch.size // (rows * self._copies) if rows else 0
         while self._waiting:
             owner = self._waiting[0].owner
@@ -110,7 +106,6 @@ class Lane:
             heapq.heappop(self._waiting)
         if chosen:
             self._join(chosen)
-            self._since = 0
         return list(dict.fromkeys(owner.job for owner in chosen))
 
     def _join(self, owners: list[Owner]) -> None:
@@ -133,7 +128,6 @@ class Lane:
 
     def step(self) -> list[tuple[Owner, Ended]]:
         """One step of every row in the batch; those that are done leave, and are returned."""
-        self._since += 1
         return [(self._owners.pop(number), ended) for number, ended in self.batch.step(self._tell).items()]
 
     def _tell(self, taken: Step) -> None:

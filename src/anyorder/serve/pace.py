@@ -9,7 +9,7 @@ FIRST = (0.01, 20.0)  # seconds and passes that a server begins with, before it 
 
 
 class Pace:
-    """Passes of canvases through models: told on any thread of what is to come and what is done."""
+    """Passes of canvases through models: told on any thread of what is to come, and on the model's of what is done."""
 
     def __init__(self) -> None:
         self._seconds, self._passes = FIRST
@@ -32,8 +32,7 @@ class Pace:
 
     def made(self, passes: float, seconds: float) -> None:
         """So many were made, in so many seconds."""
-        with self._lock:
-            self._passes += passes
-            self._seconds += seconds
-            if self._passes > WINDOW:
-                self._seconds, self._passes = self._seconds / 2, self._passes / 2
+        self._passes += passes
+        self._seconds += seconds
+        if self._passes > WINDOW:
+            self._seconds, self._passes = self._seconds / 2, self._passes / 2

@@ -55,16 +55,16 @@ class Served(Generator):
 
     @cached_property
     def forwards(self) -> Served:
-        """As everywhere, its passes on the engine's threads."""
+        """As everywhere, its passes on the model's thread."""
         return Served(self.inner.forwards, self.engine)
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
-        """As everywhere, on the engine's thread that prepares."""
+        """As everywhere, on the model's thread."""
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
         return out
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """As everywhere, on the engine's thread that prepares."""
+        """As everywhere, on the model's thread."""
         judge = partial(self.inner.judge, choosing=choosing)
         alike = (id(self.inner), choosing.rescore, choosing.normalise)
         out: list[float] = self._ask(_Passes(judge, pairs, alike))
@@ -88,6 +88,7 @@ class _Passes:
     alike: Hashable
     parts: list[Part] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
+    cached = False
 
     @property
     def passes(self) -> int:
@@ -126,6 +127,11 @@ class _Write:
     passes: int  # that it is expected to take
     parts: list[Part] = field(default_factory=list)
     pieces: list[_Piece] = field(default_factory=list)
+
+    @property
+    def cached(self) -> bool:
+        """What is written from left to right keeps keys and values."""
+        return self.generator.causal
 
     @property
     def alike(self) -> Hashable:
