@@ -131,10 +131,11 @@ def _ctranslate2() -> Callable[[list[str]], list[str]]:
 
 def side(name: str, model: str, threads: int) -> None:
     """Be a side: say where, and serve until killed."""
-    from anyorder.serve.run import Listening, bound
+    from anyorder.serve.run import Listening, bound, settle
 
     torch.set_num_threads(threads)
     app, sock = _app(name, model), bound("127.0.0.1", 0)
+    settle()  # as `anyorder serve` does
     sock.listen()
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
     Listening(app).run(sockets=[sock])

@@ -77,6 +77,12 @@ def threads() -> int:
     return max(1, min(torch.get_num_threads(), cores() - 1))
 
 
+def settle() -> None:
+    """What is there now stays: looking for garbage in it would hold up everybody for tenths of a second."""
+    gc.collect()
+    gc.freeze()
+
+
 def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) -> None:
     """Serve until a signal says stop."""
     torch.set_num_threads(threads())
@@ -88,8 +94,7 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
     logging.getLogger("anyorder.serve").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
     app = create(models, settings)
-    gc.collect()
-    gc.freeze()  # what is there now stays: looking for garbage in it would hold up everybody for tenths of a second
+    settle()
     Listening(app).run(sockets=[sock])
 
 
