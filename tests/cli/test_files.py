@@ -14,7 +14,7 @@ from cli_support import Run
 
 from anyorder import files
 from anyorder.cli import _guard, _outputs, commands
-from anyorder.traces import trace as tracing
+from anyorder.traces import reading
 
 SENTENCES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
 LINES = "".join(f"{line} {i}\n" if line else "\n" for i in range(10) for line in SENTENCES)
@@ -107,7 +107,7 @@ def test_resume_gives_what_one_run_gives(run: Run, translate: list[str], tmp_pat
     assert run(*translate, "-o", out, "--trace", trace).code == 0
     expected, traced = out.read_bytes(), trace.read_bytes()
     text = gzip.decompress(expected) if suffix else expected
-    assert text.count(b"\n") == 40 and len(tracing.read(trace)) == 30
+    assert text.count(b"\n") == 40 and len(reading.read(trace)) == 30
     for file, size in ((out, 0), (out, len(expected) // 2), (out, len(expected) - 1), (trace, len(traced) - 9)):
         cut(file, size)
         assert run(*translate, "-o", out, "--trace", trace, "--resume").code == 0

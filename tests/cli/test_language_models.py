@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from anyorder.traces import trace as tracing
+from anyorder.traces import reading
 
 
 def test_fill(run: Run, bert_folder: Path, tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_fill(run: Run, bert_folder: Path, tmp_path: Path) -> None:
     found = [json.loads(line) for line in done.lines]
     assert done.code == 0 and len(found) == 4 and len({f["text"] for f in found}) == 4
     assert all(f["score"] == pytest.approx(math.exp(f["logp"])) and len(f["tokens"]) == 2 for f in found)
-    assert tracing.read(file)[0].canvas.count(None) == 2
+    assert reading.read(file)[0].canvas.count(None) == 2
     plain = run("fill", "-m", bert_folder, "-n", "4", stdin=f"{text}\n\n".encode())
     assert [line.split("\t")[1] for line in plain.lines] == [f["text"] for f in found]
 

@@ -39,12 +39,12 @@ def test_an_input_without_end(run: Run, tmp_path: Path, command: list[str]) -> N
 
 
 def test_a_line_without_end_is_no_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from anyorder.traces import trace
+    from anyorder.traces import reading, trace
 
-    monkeypatch.setattr(trace, "LONGEST", 100)
+    monkeypatch.setattr(reading, "LONGEST", 100)
     (tmp_path / "t.jsonl").write_text("\n" + "x" * 200)
     with pytest.raises(trace.TraceError, match="line 2: longer than 100"):
-        trace.read(tmp_path / "t.jsonl")
+        reading.read(tmp_path / "t.jsonl")
 
 
 @pytest.mark.parametrize(

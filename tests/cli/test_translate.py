@@ -17,7 +17,7 @@ import pytest
 from cli_support import Run
 
 from anyorder.cli import _job, _stream
-from anyorder.traces import trace as tracing
+from anyorder.traces import reading
 
 LINES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
 
@@ -71,7 +71,7 @@ def test_seeds_matter(run: Run, model_folder: Path) -> None:
 def test_an_autoregressive_model(run: Run, model_folder: Path, tmp_path: Path, beam: str) -> None:
     file = tmp_path / "t.jsonl"
     done = run("translate", LINES[0], "--to", "en", "-m", f"{model_folder}-ar", "--beam", beam, "--trace", file)
-    trace = tracing.read(file)[0]
+    trace = reading.read(file)[0]
     assert done.code == 0 and done.lines == [_job.one_line(str(trace.text))] and trace.recipe == "autoregressive"
     assert [step.positions for step in trace.steps] == [[i] for i in range(trace.length)]
 
@@ -91,7 +91,7 @@ def test_json_and_nbest(run: Run, model_folder: Path) -> None:
 def test_show_and_trace(run: Run, model_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     done = run("translate", *LINES[:3:2], "--to", "en", "-m", model_folder, "--show", "--trace", file)
-    traces = tracing.read(file)
+    traces = reading.read(file)
     assert [t.source for t in traces] == LINES[:3:2]
     text = run("translate", LINES[0], "--to", "en", "-m", model_folder).out.strip()
     steps = len(traces[0].steps)
@@ -99,7 +99,7 @@ def test_show_and_trace(run: Run, model_folder: Path, tmp_path: Path) -> None:
     assert done.lines[1].split() == ["0", *["_"] * traces[0].length]
     assert all(line.count("[") >= 1 for line in done.lines[2 : steps + 2])
     again = run("translate", LINES[0], "--to", "en", "-m", model_folder, "--trace", file)
-    assert again.code == 0 and len(tracing.read(file)) == 1  # a new run begins a new file
+    assert again.code == 0 and len(reading.read(file)) == 1  # a new run begins a new file
 
 
 def test_view_writes_a_page_and_opens_it(

@@ -260,6 +260,10 @@ def test_ctrl_c_while_a_process_starts_is_heard_when_it_has(monkeypatch: pytest.
 
     crew = Processes(TRANSLATE, 1)
     monkeypatch.setattr(crew._context, "Process", Started)
-    with pytest.raises(KeyboardInterrupt):
-        crew.hire()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            crew.hire()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert len(crew._pipes) == 1  # it is known, and can be ended

@@ -11,7 +11,8 @@ import httpx
 import pytest
 
 from anyorder.serve.documents import example as shown
-from anyorder.traces.trace import read, replay
+from anyorder.traces.reading import read
+from anyorder.traces.trace import replay
 
 TEXT = "Ein Hund läuft am Strand."
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from anyorder.core import Cost, NoContext, Symbols, beam, begin, unroll
 from anyorder.recipes import STRATEGIES, every, insert_balanced, insert_uniform, two_pass
+from anyorder.traces.reading import read
 from anyorder.traces.record import record, record_path
-from anyorder.traces.trace import read, replay, write
+from anyorder.traces.trace import replay, write
 
 RECIPES = every(T=4, k=3) | {"two passes": two_pass(STRATEGIES["easy-first"])}
 

@@ -13,6 +13,7 @@ import trace_examples as examples
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anyorder.traces import reading
 from anyorder.traces import trace as tracing
 from anyorder.traces.trace import Trace, TraceError, TraceStep, replay
 
@@ -25,12 +26,12 @@ def lines_of(*traces: Trace) -> list[str]:
 
 
 def read_lines(lines: list[str]) -> list[Trace]:
-    return tracing.read(io.StringIO("\n".join(lines) + "\n"))
+    return reading.read(io.StringIO("\n".join(lines) + "\n"))
 
 
 def test_round_trip_through_a_file(tmp_path: Path) -> None:
     tracing.write(ALL, tmp_path / "t.jsonl")
-    assert tracing.read(tmp_path / "t.jsonl") == ALL
+    assert reading.read(tmp_path / "t.jsonl") == ALL
 
 
 def test_header_is_the_documented_one() -> None:
@@ -125,7 +126,7 @@ def test_bad_files_name_file_and_line(case: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(TraceError) as caught:
-        tracing.read(path)
+        reading.read(path)
     assert str(caught.value).startswith(f"{path}, line {number}: ") and message in str(caught.value)
 
 
@@ -146,10 +147,10 @@ def test_steps_must_go_forward() -> None:
 def test_empty_and_binary_files(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(TraceError, match="no trace in it"):
-        tracing.read(tmp_path / "empty")
+        reading.read(tmp_path / "empty")
     (tmp_path / "binary").write_bytes(b"\x80\x81\xff")
     with pytest.raises(TraceError, match="not UTF-8"):
-        tracing.read(tmp_path / "binary")
+        reading.read(tmp_path / "binary")
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,14 @@ def view(
     Example: anyorder translate "Ein Hund läuft am Strand." --to en --trace trace.jsonl && anyorder view trace.jsonl
     """
     from anyorder.cli._show import save_page
+    from anyorder.traces import reading
     from anyorder.traces import trace as tracing
     from anyorder.traces.page import groups, page
 
     traces: list[tracing.Trace] = []
     for name in files:
         try:
-            traces += tracing.read(sys.stdin if name == "-" else name)
+            traces += reading.read(sys.stdin if name == "-" else name)
         except OSError as error:
             raise typer.BadParameter(f"can not read {name}: {error.strerror}") from None
         except tracing.TraceError as error:

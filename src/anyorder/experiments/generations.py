@@ -10,6 +10,7 @@ import torch
 
 from anyorder.models.translation import Source
 from anyorder.text.plan import Plan
+from anyorder.traces import reading
 from anyorder.traces import trace as traces
 from anyorder.traces.trace import Trace
 
@@ -68,7 +69,7 @@ def watched(task: Watch, store: Store) -> list[Watched] | None:
     content: Any = store.read(store.of(task))
     if content is None:
         return None
-    return [Watched(traces.read(io.StringIO(s["trace"]))[0], s["reference"], s["energy"]) for s in content]
+    return [Watched(reading.read(io.StringIO(s["trace"]))[0], s["reference"], s["energy"]) for s in content]
 
 
 def energies(translator: Translator, trace: Trace, source_language: str, target_language: str) -> list[float]:

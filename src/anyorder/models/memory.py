@@ -1,6 +1,7 @@
 """Keys and values that are kept: of an encoded source for a decoder, of its first columns for a causal one.
 
-Those of all layers are one tensor, so that rows join and leave by one copy.
+Those of all layers are one tensor, (layers, 2, N, H, columns, D/H), so that rows join and leave by one copy, and a
+layer's own are whole matrices, one after the other.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from anyorder.core.ragged import joined, used, widened
+from anyorder.core.ragged import joined, used
+
+ROWS = 2  # the dimension of rows
 
 
 @dataclass
 class Memory:
     """What a decoder attends to: keys and values of its layers, and which of the S columns are real."""
 
-    whole: Tensor  # (N, layers, 2, H, S, D/H)
+    whole: Tensor  # (layers, 2, N, H, S, D/H)
     mask: Tensor | None  # (N, 1, 1, S) bool
 
     @classmethod
     def of(cls, layers: Sequence[tuple[Tensor, Tensor]], mask: Tensor | None) -> Memory:
         """From a pair of keys and values (N, H, S, D/H) per layer."""
-        return cls(torch.stack([torch.stack(pair, 1) for pair in layers], 1), mask)
+        return cls(torch.stack([torch.stack(pair) for pair in layers]), mask)
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
@@ -34,11 +38,11 @@ class Memory:
 
     def take(self, rows: Tensor) -> Memory:
         """These rows."""
-        return Memory(self.whole.index_select(0, rows), None if self.mask is None else self.mask[rows])
+        return Memory(self.whole.index_select(ROWS, rows), None if self.mask is None else self.mask[rows])
 
     def only(self, rows: Tensor) -> Memory:
         """As `take`, in place."""
-        return Memory(stay(self.whole, rows), None if self.mask is None else self.mask[rows])
+        return Memory(stay(self.whole, rows, ROWS), None if self.mask is None else self.mask[rows])
 
     @property
     def width(self) -> int:
@@ -56,37 +60,39 @@ class Memory:
         """These rows, then the others'; the padding of shorter ones is not seen."""
         all_ = (self, *others)
         masks = [
-            m.whole.new_ones(len(m.whole), 1, 1, m.width, dtype=torch.bool) if m.mask is None else m.mask for m in all_
+            m.whole.new_ones(m.whole.shape[ROWS], 1, 1, m.width, dtype=torch.bool) if m.mask is None else m.mask
+            for m in all_
         ]
         mask = joined(masks)
-        return Memory(joined([m.whole for m in all_]), None if bool(mask.all()) else mask)
+        return Memory(_joined([m.whole for m in all_]), None if bool(mask.all()) else mask)
 
 
 @dataclass
 class Cache:
     """Keys and values of a causal decoder's columns. Rows may be at any column."""
 
-    whole: Tensor  # (N, layers, 2, H, L, D/H)
+    whole: Tensor  # (layers, 2, N, H, L, D/H)
 
     def take(self, rows: Tensor) -> Cache:
         """These rows."""
-        return Cache(self.whole.index_select(0, rows))
+        return Cache(self.whole.index_select(ROWS, rows))
 
     def only(self, rows: Tensor) -> Cache:
         """As `take`, in place."""
-        return Cache(stay(self.whole, rows))
+        return Cache(stay(self.whole, rows, ROWS))
 
     def join(self, *others: Cache) -> Cache:
         """These rows, then the others'."""
-        return Cache(joined([c.whole for c in (self, *others)]))
+        return Cache(_joined([c.whole for c in (self, *others)]))
 
     def nothing(self, rows: int) -> Cache:
         """That many rows of which no column is known."""
-        return Cache(self.whole.new_zeros(rows, *self.whole.shape[1:4], 0, self.whole.shape[5]))
+        layers, pair, _, heads, _, width = self.whole.shape
+        return Cache(self.whole.new_zeros(layers, pair, rows, heads, 0, width))
 
     def widened(self, width: int) -> Cache:
         """Room for that many columns."""
-        return Cache(widened(self.whole, (*self.whole.shape[1:4], width, self.whole.shape[5])))
+        return Cache(_widened(self.whole, width))
 
     def trim(self, width: int) -> Cache:
         """The first that many columns."""
@@ -112,17 +118,29 @@ class Cache:
 
     def _half(self, layer: int, i: int) -> Tensor:
         """Keys (0) or values (1) of a layer; a gradient does not go through a view made before the last change."""
-        return self.whole[:, layer, i] if torch.is_grad_enabled() else self.layers[layer][i]
+        return self.whole[layer, i] if torch.is_grad_enabled() else self.layers[layer][i]
 
 
-def stay(x: Tensor, rows: Tensor) -> Tensor:
+def stay(x: Tensor, rows: Tensor, dim: int = 0) -> Tensor:
     """x[rows] of a tensor that is not used otherwise any more: what stays in its place is not copied."""
     moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
     if len(moved):
-        x.index_copy_(0, moved, x.index_select(0, rows[moved]))
-    return x[: len(rows)]
+        x.index_copy_(dim, moved, x.index_select(dim, rows[moved]))
+    return x.narrow(dim, 0, len(rows))
 
 
 def _layers(whole: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """(N, layers, 2, …) → keys and values of each layer, (N, …) each."""
-    return [(whole[:, i, 0], whole[:, i, 1]) for i in range(whole.shape[1])]
+    """(layers, 2, …) → keys and values of each layer."""
+    return [(k, v) for k, v in whole.unbind()]
+
+
+def _widened(whole: Tensor, width: int) -> Tensor:
+    """Room for that many columns."""
+    more = width - whole.shape[4]
+    return F.pad(whole, (0, 0, 0, more)) if more else whole
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of several, one after the other; as many columns as the widest has."""
+    width = max(whole.shape[4] for whole in parts)
+    return torch.cat([_widened(whole, width) for whole in parts], ROWS)

@@ -10,11 +10,11 @@ from torch import Tensor
 from anyorder.core.noise import combine, mix
 
 TOKEN_BUDGET = 1024  # canvas tokens (source and padding included) in one forward pass: what caches hold
-CACHED = 8  # tokens that cost as much as one that is run, where a cache has them: a pass runs one column of each row
+CACHED = 16  # tokens that cost as much as one that is run, where a cache has them: a pass runs one column of each row
 SIDES = 2  # large batches come in multiples of this, so that as many cores have as much to do …
 FEW = 32  # … but for so few rows, which one core does in little more time than half of them
 ALIKE = 0.75  # of the longest: the shortest source that is encoded with it
-WINDOW = 256  # inputs whose encoded sources are held at once
+WINDOW = 512  # inputs whose encoded sources are held at once
 
 Progress = Callable[[int], None]  # called with the number of inputs finished
 
