@@ -1,12 +1,25 @@
-"""Memory: glibc keeps what was freed, of every thread and every size; a server that runs for long gives it back."""
+"""Memory that was freed: glibc keeps it, which is fast, and gives it back now and then, so that it does not pile up."""
 
 from __future__ import annotations
 
 import ctypes
+import sys
 import time
 from collections.abc import Callable
 
 EVERY = 10.0  # seconds of work after which it is given back, which takes some hundredths of one
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep freed memory: up to a third of the time on a CPU goes into mapping the same pages again."""
+    if sys.platform != "linux":
+        return
+    try:
+        libc = ctypes.CDLL("libc.so.6")
+        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):  # mmap, trim, top-pad thresholds
+            libc.mallopt(option, value)
+    except (OSError, AttributeError):
+        pass  # another libc: only slower
 
 
 def _trim() -> Callable[[int], int] | None:
@@ -16,8 +29,8 @@ def _trim() -> Callable[[int], int] | None:
         return None
 
 
-class Memory:
-    """To be told, between two steps, that there was work."""
+class Freed:
+    """What a process that works for long gives back: to be told, between two steps, that there was work."""
 
     def __init__(self) -> None:
         self._trim, self._since = _trim(), time.monotonic()
