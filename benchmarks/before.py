@@ -21,20 +21,20 @@ from pathlib import Path
 from typing import Any
 
 WORKLOADS: dict[str, dict[str, Any]] = {  # options of `translate`, and how many sentences (negative: one at a time)
-    "easy-first, T = L": {"order": "easy-first", "many": 24},
-    "least2most, T = L": {"order": "least2most", "many": 24},
-    "left2right, T = L": {"order": "left2right", "many": 24},
-    "uniform, T = L": {"order": "uniform", "many": 24},
-    "learned, T = L": {"order": "learned", "many": 24},
-    "easy-first, T = 2L": {"order": "easy-first", "steps": "2L", "many": 16},
-    "easy-first, beam 4": {"order": "easy-first", "beam": 4, "many": 12},
-    "annealed(10)": {"order": "annealed(10)", "many": 32},
-    "mask-predict(10)": {"order": "mask-predict(10)", "many": 32},
-    "threshold(0.6)": {"order": "confidence", "count": "threshold(0.6)", "many": 48},
-    "adaptive-gibbs(20)": {"order": "adaptive-gibbs(20)", "many": 16},
-    "easy-first, pseudo log-likelihood": {"order": "easy-first", "rescore": "pll", "many": 16},
-    "easy-first, one at a time": {"order": "easy-first", "many": -6},
-    "annealed(10), one at a time": {"order": "annealed(10)", "many": -8},
+    "easy-first, T = L": {"order": "easy-first", "many": 6},
+    "least2most, T = L": {"order": "least2most", "many": 6},
+    "left2right, T = L": {"order": "left2right", "many": 6},
+    "uniform, T = L": {"order": "uniform", "many": 6},
+    "learned, T = L": {"order": "learned", "many": 6},
+    "easy-first, T = 2L": {"order": "easy-first", "steps": "2L", "many": 4},
+    "easy-first, beam 4": {"order": "easy-first", "beam": 4, "many": 3},
+    "annealed(10)": {"order": "annealed(10)", "many": 8},
+    "mask-predict(10)": {"order": "mask-predict(10)", "many": 8},
+    "threshold(0.6)": {"order": "confidence", "count": "threshold(0.6)", "many": 16},
+    "adaptive-gibbs(20)": {"order": "adaptive-gibbs(20)", "many": 4},
+    "easy-first, pseudo log-likelihood": {"order": "easy-first", "rescore": "pll", "many": 4},
+    "easy-first, one at a time": {"order": "easy-first", "many": -2},
+    "annealed(10), one at a time": {"order": "annealed(10)", "many": -3},
 }
 SERVE = """
 import json, sys, time, hashlib
