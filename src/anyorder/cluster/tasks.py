@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, UsageError, first_line, no_memory
 from anyorder.models import catalog
-from anyorder.models.freed import Freed
+from anyorder.models.freed import Freed, keep_few_operations
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
 
@@ -103,6 +103,7 @@ class Task:
         """Load the model."""
         from anyorder.text.load import load
 
+        keep_few_operations()
         if self.translates:
             held: Any = load(self.model, kind="translation", int8=self.int8)
             try:
