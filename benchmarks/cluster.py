@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cluster_faults import FAULTS, disturbed
-from benchmarks.cluster_runs import job_of, measured
+from benchmarks.cluster_runs import TENTHS, job_of, measured
 
 RUNS = [("processes", 1), ("ray", 1), ("ray", 2), ("processes", 2)]
 PAGE = """# Corpora on many workers, measured
@@ -42,6 +42,11 @@ everything else (`RAY_worker_niceness=0`: by default they yield to whatever else
 - *sending* is the time between handing a shard to a worker and hearing that it is done, less the time that the worker
   spent on it: what Ray, or a pipe, adds.
 - *driver* and *worker* are the most memory that either had. {memory}
+
+The most that a single worker had, tenth by tenth of its sentences: what is freed goes back to the system every ten
+seconds of work, and few operations that oneDNN prepares for batches of one size are kept (`anyorder.models.freed`).
+
+{tenths}
 
 {same}
 
@@ -91,6 +96,16 @@ def grown(runs: list[dict[str, Any]], few: int, many: int) -> str:
     return f"From {few:,} to {many:,} sentences, with one worker: {', '.join(said)}."
 
 
+def tenths(runs: list[dict[str, Any]], many: int) -> str:
+    """The most memory that the one worker of a run had in each tenth of it, as a table."""
+    alone = [r for r in runs if r["workers"] == 1 and r["rows"] == many]
+    upto = [f"{many * k // TENTHS:,}" for k in range(1, TENTHS + 1)]
+    lines = ["| MiB, up to sentence | " + " | ".join(upto) + " |", "|---|" + "--:|" * TENTHS]
+    for r in alone:
+        lines.append(f"| {r['how'].capitalize()} | " + " | ".join(f"{most:.0f}" for most in r["tenths"]) + " |")
+    return "\n".join(lines)
+
+
 def page(runs: list[dict[str, Any]], faults: list[dict[str, Any]], options: argparse.Namespace) -> str:
     """All that was measured, as Markdown."""
     few, many = options.sentences // 10, options.sentences
@@ -103,7 +118,8 @@ def page(runs: list[dict[str, Any]], faults: list[dict[str, Any]], options: argp
     rows = [f"| {f['said']} | {'yes' if {f['parts']} == parts[f['rows']] else 'NO'} |" for f in faults]
     return PAGE.format(
         **vars(options), how=how, cores=os.cpu_count(), table=scaling(runs), same=same, few=few,
-        cluster=max(r["cluster"] for r in runs), memory=grown(runs, few, many), fault_shards=faults[0]["shards"],
+        cluster=max(r["cluster"] for r in runs), memory=grown(runs, few, many),
+        tenths=tenths(runs, many), fault_shards=faults[0]["shards"],
         faults="\n".join(["| what happens | identical |", "|---|---|", *rows]),
     )  # fmt: skip
 

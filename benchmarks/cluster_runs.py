@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,10 +21,12 @@ NODE = {
     "num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "include_dashboard": False,
 }  # fmt: skip
 
+TENTHS = 10
+
 
 @dataclass(frozen=True)
 class Watched:
-    """Work whose workers write down the most memory that they had."""
+    """Work whose workers write down, for each part, its rows and the most memory that they had meanwhile."""
 
     inner: Any
     folder: str
@@ -35,7 +36,9 @@ class Watched:
 
         def go(part: Any) -> Any:
             out = do(part)
-            Path(self.folder, str(os.getpid())).write_text(str(_peak()))
+            with Path(self.folder, str(os.getpid())).open("a") as file:
+                file.write(f"{out.rows} {_most()}\n")
+            Path("/proc/self/clear_refs").write_text("5")  # what follows has a most of its own
             return out
 
         return go
@@ -63,8 +66,20 @@ class Clock:
         return out
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB
+def _most() -> float:
+    """The most memory that this process had, in MiB."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) / 1024
+
+
+def in_tenths(parts: list[tuple[int, float]]) -> list[float]:
+    """The most memory in each tenth of a worker's rows, from (rows, most) of its parts."""
+    total, done, out = sum(rows for rows, _ in parts), 0, [0.0] * TENTHS
+    for rows, most in parts:
+        tenth = TENTHS * done // total
+        out[tenth] = max(out[tenth], most)
+        done += rows
+    return out
 
 
 def job_of(source: Path, output: Path, model: str, order: str, shard_size: int) -> Job:
@@ -120,13 +135,15 @@ def measured(how: str, workers: int, job: Job) -> dict[str, Any]:
             started = time.perf_counter()
             outcome = job.run(who(Actors), done)
     first, last = marks[0], marks[-1]
+    said = [[line.split() for line in file.read_text().splitlines()] for file in memory.iterdir()]
+    workers_memory = [[(int(rows), float(most)) for rows, most in lines] for lines in said]
     return {
         "how": how, "workers": workers, "rows": outcome.rows, "failed": len(outcome.failed), "shards": len(job.shards),
         "rate": sum(rows for _, rows in marks[1:]) / (last[0] - first[0]), "cluster": started - begun,
         "ready": clocks[0].ready[0] - started, "first": first[0] - started, "seconds": last[0] - started,
-        "lost": sum(clocks[0].lost), "driver": _peak(),
-        "worker": max(float(file.read_text()) for file in memory.iterdir()), "load": os.getloadavg()[0],
-        "parts": written(job),
+        "lost": sum(clocks[0].lost), "driver": _most(),
+        "worker": max(most for parts in workers_memory for _, most in parts), "tenths": in_tenths(workers_memory[0]),
+        "load": os.getloadavg()[0], "parts": written(job),
     }  # fmt: skip
 
 

@@ -24,8 +24,9 @@ from anyorder.bench.ours import decode_batch
 from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
 from anyorder.models.compiled import to_compiled
+from anyorder.models.freed import keep_freed_memory
 from anyorder.models.int8 import to_int8
-from anyorder.models.machine import keep_freed_memory, side_by_side
+from anyorder.models.machine import side_by_side
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds

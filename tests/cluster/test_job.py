@@ -16,11 +16,13 @@ import pytest
 from cluster_support import Inline, parts
 
 from anyorder import load
+from anyorder.cluster import tasks
 from anyorder.cluster.job import Job, Outcome
 from anyorder.cluster.processes import Processes
 from anyorder.cluster.tasks import Task
 from anyorder.errors import AnyorderError, UsageError
 from anyorder.files import FileError
+from anyorder.models import freed
 
 Do = Callable[..., Outcome]
 LINES = [f"Ein Hund läuft am Strand {i}." if i % 7 else "" for i in range(60)]
@@ -267,3 +269,15 @@ def test_ctrl_c_while_a_process_starts_is_heard_when_it_has(monkeypatch: pytest.
     finally:
         signal.signal(signal.SIGINT, before)
     assert len(crew._pipes) == 1  # it is known, and can be ended
+
+
+def test_a_worker_gives_freed_memory_back_now_and_then(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(freed, "_trim", lambda: given.append)
+    monkeypatch.setattr(tasks, "CHUNK", 20)  # a line at a time
+    opened = replace(TRANSLATE, model=str(models / "tiny")).open()
+    opened({"text": LINES[1:4]})
+    assert not given  # too early
+    monkeypatch.setattr(freed, "EVERY", 0.0)
+    opened({"text": LINES[1:4]})
+    assert len(given) == 3

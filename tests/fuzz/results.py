@@ -90,17 +90,21 @@ def _chaos(state: dict[str, Any]) -> list[str]:
     ]
     for job, faults in state["jobs"].items():
         for fault, n in faults.items():
-            rows.append(f"| {job} | {fault} | {n['times']} | {n['struck']} | {n['equal']} |")
+            later = sum((entry["job"], entry["fault"]) == (job, fault) for entry in state["mended"])
+            equal = f"{n['equal']}" + f", {later} more once mended" * (later > 0)
+            rows.append(f"| {job} | {fault} | {n['times']} | {n['struck']} | {equal} |")
     mended = len(state["mended"])
-    times, equal = (
+    times, at_once = (
         sum(n[key] for faults in state["jobs"].values() for n in faults.values()) for key in ("times", "equal")
     )
     return [
         "## Faults",
         f"`python -m tests.fuzz.chaos --seed {state['seed']}`: a job is disturbed at a random moment, resumed until it "
         "is done, and its files are compared with those of an undisturbed run, byte for byte. "
-        f"**{equal + mended} of {times} were equal.**"
-        + (f" {mended} of them only after their cause was mended: the same fault was tried again." * (mended > 0)),
+        f"**{at_once + mended} of {times} were equal"
+        + f": {at_once} at once, {mended} not before their cause was mended and the same fault, at the same moment, "
+        "was tried again" * (mended > 0)
+        + f". Not equal to this day: {len(state['broken'])}.**",
         "\n".join(rows),
     ]
 

@@ -87,6 +87,7 @@ def test_rows_that_join_are_samples_of_the_joint(conditionals: Conditionals) -> 
     assert not len(running.rows)
     assert p_value(histogram(table, tokens[:N]), table.p) > 1e-4
     assert p_value(histogram(table, tokens[N:]), table.p) > 1e-4
+    assert p_value(histogram(table, tokens[N:]), torch.full_like(table.p, 1 / table.p.numel())) < 1e-9  # a control
     alone = decode(table, NoContext(), second, Decoder(c, DRAW)).tokens
     assert torch.equal(tokens[N:], alone)
 

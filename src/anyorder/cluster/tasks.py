@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, UsageError, first_line, no_memory
 from anyorder.models import catalog
+from anyorder.models.freed import Freed, keep_few_operations
 from anyorder.text.plan import OPTIONS, Plan, planned
 from anyorder.text.writer import MANY
 
@@ -102,6 +103,7 @@ class Task:
         """Load the model."""
         from anyorder.text.load import load
 
+        keep_few_operations()
         if self.translates:
             held: Any = load(self.model, kind="translation", int8=self.int8)
             try:
@@ -119,6 +121,7 @@ class Opened:
 
     task: Task
     held: Any  # a Translator or a Writer
+    freed: Freed = field(default_factory=Freed)
 
     def __call__(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
         """The new columns of rows."""
@@ -132,6 +135,7 @@ class Opened:
         answers: list[Answer] = []
         for rows in _chunks(columns[task.column]):
             answers += self.answers([tuple(columns[name][i] for name in task.needs) for i in rows])
+            self.freed.used()  # a worker may live for days
         return columns_of(task, answers)
 
     def answers(self, rows: list[tuple[Any, ...]]) -> list[Answer]:

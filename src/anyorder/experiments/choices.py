@@ -21,6 +21,7 @@ BOTH = ("written", "the paper's (PLL, sum)")  # compared for every order
 AGAIN = (  # where written positions are judged, so that it matters how: (name, order, steps, count)
     ("least2most, L→1, T = 10", "least2most", 10, "anneal"),
     ("easy-first, L→1, T = 10", "easy-first", 10, "anneal"),
+    ("least2most, L→1, T = 20", "least2most", 20, "anneal"),
     ("easy-first, T = 2L", "easy-first", "2L", None),
 )
 

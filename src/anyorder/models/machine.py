@@ -1,11 +1,9 @@
-"""How work is put on this machine's cores and memory. Nothing here changes a result."""
+"""How work is put on this machine's cores. Nothing here changes a result."""
 
 from __future__ import annotations
 
-import ctypes
 import multiprocessing
 import os
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -50,15 +48,3 @@ def end_with_parent() -> None:
             os._exit(1)
 
         threading.Thread(target=wait_for_end, daemon=True).start()
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep freed memory: up to a third of the time on a CPU goes into mapping the same pages again."""
-    if sys.platform != "linux":
-        return
-    try:
-        libc = ctypes.CDLL("libc.so.6")
-        for option, value in ((-3, 1 << 30), (-1, 2**31 - 1), (-2, 64 << 20)):  # mmap, trim, top-pad thresholds
-            libc.mallopt(option, value)
-    except (OSError, AttributeError):
-        pass  # another libc: only slower

@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
+from anyorder.models.freed import Freed
 from anyorder.serve.job import Ended, Job, Part, Task, Ticket
 from anyorder.serve.lane import Lane, Owner
 from anyorder.serve.limits import Limits
-from anyorder.serve.memory import Memory
 from anyorder.serve.metrics import Meters
 from anyorder.serve.pace import Pace
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
@@ -120,7 +120,7 @@ class Engine:
     # ------------------------------------------------------------------ on the model's thread
 
     def _run(self) -> None:
-        memory = Memory()
+        freed = Freed()
         with torch.inference_mode():
             while not self._stopping:
                 with self._door:
@@ -128,7 +128,7 @@ class Engine:
                         self._door.wait(IDLE)
                     new = self._newcomers(time.monotonic())
                 if not new and not self._lanes:
-                    memory.rest()
+                    freed.rest()
                     continue
                 begun = time.monotonic()
                 self._take_in(new)
@@ -136,7 +136,7 @@ class Engine:
                 passes = sum(job.share for job in new if not job.task.parts)  # of those that no rows are written for
                 passes += self._step() if self._lanes else 0
                 self._pace.made(passes, time.monotonic() - begun)
-                memory.used()
+                freed.used()
         for job in [*self._jobs, *self._inbox]:
             self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
 

@@ -11,7 +11,7 @@ from anyorder.errors import ModelError
 from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT, shipped
 from anyorder.models.folder import ModelFolder
-from anyorder.models.machine import keep_freed_memory
+from anyorder.models.freed import keep_freed_memory
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 

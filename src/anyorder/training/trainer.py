@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from anyorder.errors import extra
 from anyorder.models.folder import save_model
-from anyorder.models.machine import keep_freed_memory
+from anyorder.models.freed import keep_freed_memory
 from anyorder.models.weights import own_weights, set_weights
 from anyorder.training.batches import epochs
 from anyorder.training.checkpoint import Log, TrainingError, load_checkpoint, plot_log, save_checkpoint
