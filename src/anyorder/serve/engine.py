@@ -28,7 +28,8 @@ from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
 PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
-CROWD = 0.5  # of the rows under way that keep keys and values: so many newcomers are taken in at once …
+SEVERAL = 8  # rows under way, with keys and values that are kept, from which on newcomers wait for each other:
+CROWD = 0.5  # of those rows: so many newcomers are taken in at once …
 MOMENT = 0.03  # … and fewer this many seconds after the first of them came
 IDLE = 0.5  # seconds after which an idle engine looks around
 PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
@@ -142,7 +143,8 @@ class Engine:
 
     def _newcomers(self, now: float) -> list[Job]:
         """Those in the inbox whose turn it is, oldest first."""
-        crowd = CROWD * sum(lane.rows for lane in self._lanes.values() if lane.cached)
+        rows = sum(lane.rows for lane in self._lanes.values() if lane.cached)
+        crowd = CROWD * rows if rows >= SEVERAL else 0
         waiting = [job for job in self._inbox if job.task.cached]
         if waiting and now - waiting[0].came < MOMENT and sum(job.ticket.sentences for job in waiting) < crowd:
             new = [job for job in self._inbox if not job.task.cached][:PREPARED]
