@@ -65,10 +65,6 @@ is slower: the median round by round with its quartiles, and that of the fastest
 {table}
 
 The median of the medians is {median:.3f}.
-
-What is slower is not a step of the core but how few sentences are put together: sources of unlike sizes are now encoded
-apart, and their rows run apart, which a joint model does not need. A dozen sentences take more and smaller passes (of 6
-sentences by `uniform` 29 batches' passes, not 17, counted with a profiler); one sentence alone has no such loss.
 """
 
 
