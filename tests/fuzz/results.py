@@ -103,8 +103,7 @@ def _chaos(state: dict[str, Any]) -> list[str]:
         "is done, and its files are compared with those of an undisturbed run, byte for byte. "
         f"**{at_once + mended} of {times} were equal"
         + f": {at_once} at once, {mended} not before their cause was mended and the same fault, at the same moment, "
-        "was tried again" * (mended > 0)
-        + f". Not equal to this day: {len(state['broken'])}.**",
+        "was tried again" * (mended > 0) + f". Not equal to this day: {len(state['broken'])}.**",
         "\n".join(rows),
     ]
 

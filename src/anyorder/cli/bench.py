@@ -27,7 +27,7 @@ def bench(
     model: o.TranslationModel = "de-en",
     to: Annotated[str, typer.Option(help="Language to translate into.")] = "en",
     sentences: Annotated[int, typer.Option(min=1, help="How many sentences to translate in bulk.")] = 300,
-    threads: Annotated[int, typer.Option(min=1, help="Threads for every side.")] = 2,
+    threads: Annotated[int, typer.Option(min=1, max=1024, help="Threads for every side.")] = 2,
     repeats: Annotated[int, typer.Option(min=1, help="Rounds, of which the median counts.")] = 3,
     size: Annotated[Size, typer.Option(help="The model given, one of 1024 units, 6 layers, 60k symbols, or both.")] = (
         Size.both

@@ -20,7 +20,7 @@ def train(
         Path | None, typer.Option(help="The folder that the configuration's data paths start from."), FOLDER
     ] = None,
     stage: Annotated[str | None, typer.Option(help="Only this stage.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads of each process.")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, max=1024, help="CPU threads of each process.")] = None,
 ) -> None:
     """Train what CONFIG says: vocabulary, pretraining, masked translation, its autoregressive baseline.
 

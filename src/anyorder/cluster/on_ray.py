@@ -14,6 +14,7 @@ from anyorder.cluster.crew import Event, Failed, Lost, Ready, Work, attempt
 from anyorder.errors import AnyorderError, extra, first_line
 
 LOCAL = "local"
+TOKEN = " (where one is, it may ask for a token, as Ray's do since 2.59: set RAY_AUTH_MODE=token here, as on its nodes)"
 
 
 class RayError(AnyorderError):
@@ -117,7 +118,8 @@ def cluster(address: str) -> Iterator[None]:
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise RayError(f"there is no Ray cluster at {address}: {first_line(error)}") from None
+        token = "" if address == LOCAL or os.environ.get("RAY_AUTH_MODE") else TOKEN
+        raise RayError(f"there is no Ray cluster at {address}: {first_line(error)}{token}") from None
     try:
         yield
     finally:
