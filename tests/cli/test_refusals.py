@@ -48,6 +48,13 @@ def test_an_option_raises_the_limit(run: Run, model_folder: Path) -> None:
     assert run(*asked, "--most-passes", "3000").code == 0
 
 
+@pytest.mark.parametrize("command", [["bench", "--data"], ["train"]], ids=str)
+def test_threads_have_an_end(run: Run, tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "some").write_text("Ein Hund.\n")
+    done = run(*command, tmp_path / "some", "--threads", str(2**40))
+    assert done.code == 2 and "1024" in done.err
+
+
 def test_lengths_are_tried_once_each(model_folder: Path) -> None:
     model = anyorder.load(model_folder, kind="translation")
     (found,) = model.candidates(["Ein Hund."], "en", plan=anyorder.Plan.of(lengths=5000, steps=1))
