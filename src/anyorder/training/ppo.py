@@ -47,6 +47,7 @@ class Settings:
     clip: float = 0.2  # ε of the clipped surrogate
     entropy: float = 0.01  # weight of the entropy bonus …
     entropy_end: float | None = None  # … which goes to this, evenly over the iterations; none: it stays
+    explore: float = 0.0  # σ of an episode's own sweep (`explore.py`), which goes to 0 evenly over the iterations
     value_weight: float = 0.5  # weight of the value loss; 0: no value, so returns are compared with the group's only
     learning_rate: float = 3e-4
     cooldown: bool = False  # the learning rate goes to 0, evenly over the iterations
@@ -101,6 +102,10 @@ class Settings:
         """The weight of the entropy bonus in an iteration, counted from 0."""
         end = self.entropy if self.entropy_end is None else self.entropy_end
         return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
+
+    def explore_at(self, iteration: int) -> float:
+        """σ of the sweeps in an iteration, counted from 0; 0 in the last."""
+        return self.explore * max(0.0, 1 - iteration / max(1, self.iterations - 1))
 
     def learning_rate_at(self, iteration: int) -> float:
         """The learning rate in an iteration, counted from 0."""
@@ -169,7 +174,8 @@ class PolicyTrainer:
         played = []
         for _ in range(s.generations // s.batch):
             episodes = self.task.draw(s.batch // s.group, self.generator).repeat(s.group)
-            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher))
+            how = {"teacher": teacher, "explore": s.explore_at(self.iteration)}
+            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, **how))
         moments = [m for p in played for m in p.moments]
         self.buffer.add(moments)
         fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did
