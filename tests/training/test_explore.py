@@ -71,6 +71,12 @@ def test_sweeps_fade_over_the_run() -> None:
     assert S.explore_at(0) == 0
 
 
+@pytest.mark.parametrize("wrong", [{"explore": -1.0}, {"explore": 2.0, "several": True}])
+def test_what_cannot_sweep_is_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="sweeps are 0 or more"):
+        replace(S, **wrong)  # type: ignore[arg-type]
+
+
 def test_what_pays_only_as_a_whole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyorder.training.ppo.find_quality", lambda name: all_or_nothing)
     for explore, found in ((0.0, False), (2.0, True)):  # noise at each step tries it once in 8! episodes

@@ -69,6 +69,8 @@ class Settings:
             raise ValueError(f"no method {self.method!r}; there are ppo, reinforce, imitation")
         if self.group < 1 or self.generations % self.group:
             raise ValueError(f"{self.generations} generations cannot be divided into groups of {self.group}")
+        if self.explore < 0 or (self.explore and self.several):
+            raise ValueError(f"explore = {self.explore:g}: sweeps are 0 or more, for policies that write one position")
         if self.batch < 1 or self.generations % self.batch or self.batch % self.group:
             raise ValueError(
                 f"{self.generations} generations cannot be played by {self.batch} in groups of {self.group}"
