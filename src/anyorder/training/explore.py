@@ -26,6 +26,6 @@ from anyorder.core.state import State
 def sweep(state: State) -> Tensor:
     """ξ (N, L): the same at every step of an episode, whatever else is in the batch."""
     w = uniform(state.seed[:, None], torch.arange(2, device=state.seed.device), EXPLORE)
-    line, bend = ((2 * w - 1).erfinv() * math.sqrt(2)).to(state.logp.dtype).split(1, -1)  # (N, 1) each, normal
-    u = state.place - (state.length[:, None] - 1) / 2
+    line, bend = ((2 * w - 1).erfinv() * math.sqrt(2)).to(state.logp.dtype)[..., None].unbind(1)  # (N, 1) each, normal
+    u: Tensor = state.place - (state.length[:, None] - 1) / 2
     return line * u + bend * u.square() / state.length[:, None]

@@ -173,11 +173,10 @@ class PolicyTrainer:
         for part in self.optimiser.param_groups:
             part["lr"] = s.learning_rate_at(self.iteration)
         teacher = None if method != "imitation" else right if self.policy.several else oracle
-        played = []
+        sigma, played = s.explore_at(self.iteration), []
         for _ in range(s.generations // s.batch):
             episodes = self.task.draw(s.batch // s.group, self.generator).repeat(s.group)
-            how = {"teacher": teacher, "explore": s.explore_at(self.iteration)}
-            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, **how))
+            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, 1.0, teacher, sigma))
         moments = [m for p in played for m in p.moments]
         self.buffer.add(moments)
         fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did
