@@ -65,13 +65,13 @@ def measure(config: PolicyConfig, rollouts: int) -> None:
     for k in range(rollouts):
         episodes = task.draw(s.batch // group, g).repeat(group)
         start = time.process_time()
-        first = play(task, policy, episodes, plain, critic=True)
+        first = play(task, policy, episodes, plain, critic=True, explore=s.explore)
         seconds.append(time.process_time() - start)
         if not k:  # once more, and counted
             with FlopCounterMode(display=False) as counter:
-                play(task, policy, episodes, plain, critic=True)
+                play(task, policy, episodes, plain, critic=True, explore=s.explore)
             flops = counter.get_total_flops()
-        pairs.append((first, play(task, policy, episodes, ahead, critic=True)))
+        pairs.append((first, play(task, policy, episodes, ahead, critic=True, explore=s.explore)))
     ends = torch.cat([p.worth[:, 0] + torch.where(p.alive, p.worth.diff(dim=1), 0.0).sum(-1) for p, _ in pairs])
     each = ends.view(-1, group)
     print(f"quality {float(ends.mean()):.2f}; standard deviation {float(ends.std()):.2f}, within an input", end=" ")

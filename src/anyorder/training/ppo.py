@@ -47,6 +47,7 @@ class Settings:
     clip: float = 0.2  # ε of the clipped surrogate
     entropy: float = 0.01  # weight of the entropy bonus …
     entropy_end: float | None = None  # … which goes to this, evenly over the iterations; none: it stays
+    explore: float = 0.0  # σ of an episode's own sweep (`explore.py`), which goes to 0 evenly over the iterations
     value_weight: float = 0.5  # weight of the value loss; 0: no value, so returns are compared with the group's only
     learning_rate: float = 3e-4
     cooldown: bool = False  # the learning rate goes to 0, evenly over the iterations
@@ -68,6 +69,8 @@ class Settings:
             raise ValueError(f"no method {self.method!r}; there are ppo, reinforce, imitation")
         if self.group < 1 or self.generations % self.group:
             raise ValueError(f"{self.generations} generations cannot be divided into groups of {self.group}")
+        if self.explore < 0 or (self.explore and self.several):
+            raise ValueError(f"explore = {self.explore:g}: sweeps are 0 or more, for policies that write one position")
         if self.batch < 1 or self.generations % self.batch or self.batch % self.group:
             raise ValueError(
                 f"{self.generations} generations cannot be played by {self.batch} in groups of {self.group}"
@@ -101,6 +104,10 @@ class Settings:
         """The weight of the entropy bonus in an iteration, counted from 0."""
         end = self.entropy if self.entropy_end is None else self.entropy_end
         return self.entropy + (end - self.entropy) * min(1.0, iteration / max(1, self.iterations - 1))
+
+    def explore_at(self, iteration: int) -> float:
+        """σ of the sweeps in an iteration, counted from 0; 0 in the last."""
+        return self.explore * max(0.0, 1 - iteration / max(1, self.iterations - 1))
 
     def learning_rate_at(self, iteration: int) -> float:
         """The learning rate in an iteration, counted from 0."""
@@ -166,10 +173,10 @@ class PolicyTrainer:
         for part in self.optimiser.param_groups:
             part["lr"] = s.learning_rate_at(self.iteration)
         teacher = None if method != "imitation" else right if self.policy.several else oracle
-        played = []
+        sigma, played = s.explore_at(self.iteration), []
         for _ in range(s.generations // s.batch):
             episodes = self.task.draw(s.batch // s.group, self.generator).repeat(s.group)
-            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, teacher=teacher))
+            played.append(rollout(self.task, self.policy, episodes, self.reward, s.credit, 1.0, teacher, sigma))
         moments = [m for p in played for m in p.moments]
         self.buffer.add(moments)
         fresh = method == "reinforce"  # its gradient holds for the policy that acted: one update on what it just did

@@ -27,6 +27,7 @@ from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.buffer import Moments
+from anyorder.training.explore import sweep
 from anyorder.training.rewards import Reward
 
 Oracle = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
@@ -67,19 +68,22 @@ class Task(Protocol):
 
 
 class Actor(Order):
-    """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice."""
+    """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice.
 
-    def __init__(self, policy: Policy, more: frozenset[str]) -> None:
-        self.policy = policy
+    `explore` is σ of a sweep that is added to what it said (`explore.py`).
+    """
+
+    def __init__(self, policy: Policy, more: frozenset[str], explore: float = 0.0) -> None:
+        self.policy, self.explore = policy, explore
         self.reads = policy.reads | more  # what others want to see at every candidate, too
         self.inputs: Inputs
         self.scores: Tensor
 
     def __call__(self, state: State, view: View) -> Tensor:
-        """The policy's scores (N, L), noted with what they were computed from."""
+        """The scores it acts by (N, L); the policy's own are noted with what they were computed from."""
         self.inputs = self.policy.inputs(state, view)
         self.scores = self.policy.scores(self.inputs)
-        return self.scores
+        return self.scores + self.explore * sweep(state) if self.explore else self.scores
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         """What the policy carries along."""
@@ -136,9 +140,10 @@ def rollout(
     credit: Credit,
     temperature: float = 1.0,
     teacher: Oracle | None = None,
+    explore: float = 0.0,
 ) -> Rollout:
     """One episode per row until nothing is masked: positions sampled from π_θ, symbols as the task says (greedy)."""
-    return credited(play(task, policy, episodes, reward, credit.critic, temperature, teacher), reward, credit)
+    return credited(play(task, policy, episodes, reward, credit.critic, temperature, teacher, explore), reward, credit)
 
 
 def play(
@@ -149,6 +154,7 @@ def play(
     critic: bool,
     temperature: float = 1.0,
     teacher: Oracle | None = None,
+    explore: float = 0.0,
 ) -> Played:
     """The episodes, and what each of their states is worth by the reward's quality."""
     context, state, references = episodes
@@ -158,7 +164,7 @@ def play(
     worth = torch.zeros(n, longest + 1)
     worth[:, 0] = reward.quality(state, texts)
     more = {"margin"} if teacher else {"logp"} if reward.ahead else set()
-    actor = Actor(policy, frozenset(more))
+    actor = Actor(policy, frozenset(more), explore)
     decoder = Decoder(Coordinates(actor, actor.count, temperature=temperature), task.symbols)
     parts: list[tuple[Tensor, Moments]] = []
     spread = []
@@ -171,7 +177,11 @@ def play(
         theirs = [texts[i] for i in rows.tolist()]
         if reward.ahead:
             worth[rows, t] = reward.quality(at_once(taken), theirs).float()
-        worth[rows, t + 1] = reward.quality(taken.state, theirs).float()
+        if reward.dense:
+            worth[rows, t + 1] = reward.quality(taken.state, theirs).float()
+        elif len(ended := (~taken.state.masked.any(-1)).nonzero()[:, 0]):
+            final = reward.quality(taken.state.take(ended), [theirs[i] for i in ended.tolist()])
+            worth[rows[ended], t + 1] = final.float()
         values[rows, t], alive[rows, t] = value, True
         chosen = taken.z.gather(1, where)
         wanted = torch.zeros_like(taken.z) if teacher is None else teacher(taken, references[rows])
