@@ -1,7 +1,7 @@
 """Is it as fast as it was? This state of the code beside an earlier one, the same weights, in turns.
 
-    git worktree add /tmp/before COMMIT
-    python -m benchmarks.before TEXT /tmp/before/src --model de-en-joint --their-model de-en -o docs/results/before.md
+    git worktree add BEFORE COMMIT
+    python -m benchmarks.before TEXT BEFORE/src --model de-en-joint --their-model de-en -o docs/results/before.md
 
 Each state is a process of its own, of one thread, that stays; every round asks both for each workload, who is first
 changes, and what is reported is the ratio round by round. Run it on a machine that does nothing else.
