@@ -27,9 +27,9 @@ class Memory:
     mask: Tensor | None  # (N, 1, 1, S) bool
 
     @classmethod
-    def of(cls, layers: Sequence[tuple[Tensor, Tensor]], mask: Tensor | None) -> Memory:
-        """From a pair of keys and values (N, H, S, D/H) per layer."""
-        return cls(torch.stack([torch.stack(pair) for pair in layers]), mask)
+    def of(cls, layers: Sequence[Tensor], mask: Tensor | None) -> Memory:
+        """From the keys and values (2, N, H, S, D/H) of each layer."""
+        return cls(torch.stack(list(layers)), mask)
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
@@ -142,5 +142,10 @@ def _widened(whole: Tensor, width: int) -> Tensor:
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     """The rows of several, one after the other; as many columns as the widest has."""
-    width = max(whole.shape[4] for whole in parts)
-    return torch.cat([_widened(whole, width) for whole in parts], ROWS)
+    layers, pair, _, heads, _, size = parts[0].shape
+    rows, width = [whole.shape[ROWS] for whole in parts], max(whole.shape[4] for whole in parts)
+    out = parts[0].new_empty(layers, pair, sum(rows), heads, width, size)
+    for whole, here in zip(parts, torch.split(out, rows, ROWS), strict=True):
+        here[..., : whole.shape[4], :] = whole
+        here[..., whole.shape[4] :, :] = 0
+    return out

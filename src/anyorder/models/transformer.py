@@ -98,11 +98,11 @@ class CrossAttention(Attention):
         self.kv_lin = nn.Linear(a.dim, 2 * a.dim)
         self.out_lin = nn.Linear(a.dim, a.dim)
 
-    def memory(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Encoder states (N, S, D) → k, v, each (N, H, S, D/H)."""
+    def memory(self, x: Tensor) -> Tensor:
+        """Encoder states (N, S, D) → keys and values, (2, N, H, S, D/H)."""
         N, S, D = x.shape
-        k, v = self.kv_lin(x).view(N, S, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        return k, v
+        both: Tensor = self.kv_lin(x).view(N, S, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        return both
 
     def queries(self, x: Tensor) -> Tensor:
         """(N, L, D) → (N, H, L, D/H)."""

@@ -66,13 +66,13 @@ def batches(
     return out
 
 
-def evenly(sizes: Sequence[int], budget: int, copies: int = 1, steps: Sequence[int] | None = None) -> list[list[int]]:
+def evenly(sizes: Sequence[int], budget: int, copies: int = 1) -> list[list[int]]:
     """`batches` of even size, whose number is a multiple of `SIDES` where there are enough rows."""
-    whole = batches(sizes, budget, copies, steps)
+    whole = batches(sizes, budget, copies)
     if len(sizes) <= FEW:
         return whole
     most = -(-len(sizes) // (-(-len(whole) // SIDES) * SIDES))
-    return batches(sizes, budget, copies, steps, most=most)
+    return batches(sizes, budget, copies, most=most)
 
 
 def windows(sizes: Sequence[int]) -> Iterator[list[list[int]]]:

@@ -11,6 +11,7 @@ import torch
 from anyorder.core import Decoder
 from anyorder.errors import TooMuchError
 from anyorder.text.plan import Plan
+from anyorder.text.rows import open_end
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
@@ -76,7 +77,7 @@ def expected(
             masks = max(c.tokens.count(generator.model.mask_id) for c in one.canvases)
             count, length = len(one.canvases), max(len(c.tokens) for c in one.canvases)
         else:
-            masks = length = min(2 * source + 10, generator.room)
+            masks = length = min(open_end(source), generator.room)
             count = 1 if generator.causal else min(decoders[0][0].search.lengths, generator.room)
         if (shape := (count, masks, length + source)) in seen:
             continue

@@ -31,9 +31,10 @@ from anyorder.models.translation import Source
 from anyorder.text import scoring
 from anyorder.text.batching import Progress, padded, seeds, silent, windows
 from anyorder.text.effort import expected
+from anyorder.text.parts import cached_rows, like_rows
 from anyorder.text.plan import WHOLE, Choosing, Plan, check_causal
 from anyorder.text.results import Hypothesis
-from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once
+from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once, open_end
 from anyorder.text.search import Found, alive, search
 from anyorder.text.writing import COMPOSED, FORWARDS
 
@@ -131,35 +132,32 @@ class Generator:
         decoders = [(one, self.decoder(one)) for one in plan.each]
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
+
+        def prepare(some: list[int]) -> Batch:
+            return self.prepare([inputs[i] for i in some], plan).of(some)
+
         for window in windows([i.size for i in inputs]):
-            jobs = [
-                (batch, rows, one, decoder)
-                for batch in self._prepared(inputs, window, plan)
-                for rows in ([[n] for n in range(len(batch))] if keep else batch.parts(plan.search.beam, self.causal))
-                for one, decoder in decoders
-            ]
-            left = Counter(batch.places[n].input for batch, rows, _, _ in jobs for n in rows)
-            done = side_by_side(lambda job: self._run(job[0].take(job[1]), *job[2:], keep), jobs)
-            for (batch, rows, _, _), hypotheses in zip(jobs, done, strict=True):
-                for (i, canvas), found in zip((batch.places[n] for n in rows), hypotheses, strict=True):
+            if self.causal and not keep:
+                parts = cached_rows(prepare, inputs, window, plan.search.beam)
+            else:
+                parts = like_rows(prepare, window, plan.search.beam, alone=keep)
+            jobs = [(part, one, decoder) for part in parts for one, decoder in decoders]
+            left = Counter(i for part, _, _ in jobs for i in part.inputs)
+            done = side_by_side(lambda job: self._run(job[0].make(), *job[1:], keep), jobs)
+            for (part, _, _), found in zip(jobs, done, strict=True):
+                for (i, canvas), some in found:
                     out[i] += [[] for _ in range(len(out[i]), canvas + 1)]
-                    out[i][canvas] += found
-                    left[i] -= 1
-                    if not left[i]:
-                        progress(1)
+                    out[i][canvas] += some
+                left.subtract(part.inputs)
+                progress(sum(not left[i] for i in part.inputs))
         return out
 
-    def _prepared(self, inputs: Sequence[Input], window: list[list[int]], plan: Plan) -> list[Batch]:
-        """The rows of a window's inputs. A pass with a cache runs one column of each row, so it takes all of them."""
-        made = list(side_by_side(lambda some: self.prepare([inputs[i] for i in some], plan).of(some), window))
-        return [made[0].join(*made[1:])] if self.causal and len(made) > 1 else made
-
-    def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[list[Hypothesis]]:
+    def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
         recipe = ("autoregressive" if self.causal else plan.writing.name) if keep else None
         K, K1 = plan.search.beam, plan.search.positions
         found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe)
         self.spend(found.cost)
-        return self.hypotheses(batch, found, plan)
+        return list(zip(batch.places, self.hypotheses(batch, found, plan), strict=True))
 
     def spend(self, cost: Cost) -> None:
         """Add to what this generator has cost."""
@@ -188,7 +186,8 @@ class Generator:
         prior = torch.tensor([c.log_length for c in canvases])
         state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys)
         owner = torch.tensor([p.input for p in places], dtype=torch.int64)
-        return Batch(sources, canvases, places, context.take(owner), state)
+        context = context if places == [Place(n, 0) for n in range(len(inputs))] else context.take(owner)
+        return Batch(sources, canvases, places, context, state)
 
     def _key(self, source: Sequence[int], canvas: Canvas) -> list[int]:
         """What a row's randomness comes from: its own content."""
@@ -214,7 +213,7 @@ class Generator:
             return Canvas((self.model.mask_id,) * min(length, self.room), log_length)
 
         if self.causal:  # it ends where it likes, on a canvas that is long enough
-            return [[blank(2 * size + 10, 0.0)] for size in sizes]
+            return [[blank(open_end(size), 0.0)] for size in sizes]
         length = self.length if length is None else length
         if length is None and hasattr(self.model, "log_length"):
             length = Predicted(self.model.log_length)

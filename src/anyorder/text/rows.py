@@ -11,7 +11,7 @@ import torch
 
 from anyorder.core import State
 from anyorder.core.model import without
-from anyorder.text.batching import CACHED, TOKEN_BUDGET, batches, evenly
+from anyorder.text.batching import TOKEN_BUDGET, batches
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,11 @@ class Input:
     def size(self) -> int:
         """Tokens that it is sorted by: its source, and its longest canvas where that is known."""
         return len(self.source) + 2 + max((len(c.tokens) for c in self.canvases), default=0)
+
+    @property
+    def longest(self) -> int:
+        """Symbols of its longest canvas; without any, of one whose end is open."""
+        return max((len(c.tokens) for c in self.canvases), default=open_end(len(self.source)))
 
 
 class Place(NamedTuple):
@@ -58,18 +63,17 @@ class Batch:
 
     def take(self, rows: Sequence[int]) -> Batch:
         """Some of the rows."""
+        if list(rows) == list(range(len(self))):
+            return self
         index = torch.tensor(rows, dtype=torch.int64)
         sources, canvases, places = ([some[i] for i in rows] for some in (self.sources, self.canvases, self.places))
         return Batch(sources, canvases, places, without(self.context, index), self.state.take(index).trim())  # type: ignore[arg-type]
 
-    def parts(self, beam: int, cached: bool) -> list[list[int]]:
-        """The rows in parts of like canvases, each under the token budget; larger ones where a cache is at work."""
-        width = 0 if cached else max(map(len, self.sources))  # a cached batch has sources of all sizes
-        sizes = [max(width, len(s)) + 4 + len(c.tokens) for s, c in zip(self.sources, self.canvases, strict=True)]
-        steps = [c.tokens.count(self.state.mask_id) for c in self.canvases]
-        if cached:
-            return evenly(sizes, TOKEN_BUDGET * CACHED, beam, steps)
-        return batches(sizes, TOKEN_BUDGET, beam, steps)
+    def parts(self, beam: int) -> list[list[int]]:
+        """The rows in parts of like canvases, each under the token budget."""
+        width = max(map(len, self.sources))
+        sizes = [row_size(width, len(c.tokens)) for c in self.canvases]
+        return batches(sizes, TOKEN_BUDGET, beam, [c.tokens.count(self.state.mask_id) for c in self.canvases])
 
     def join(self, *others: Batch) -> Batch:
         """These rows, then the others'."""
@@ -83,6 +87,16 @@ class Batch:
     def of(self, inputs: Sequence[int]) -> Batch:
         """The same rows, their inputs known by these numbers."""
         return replace(self, places=[Place(inputs[p.input], p.canvas) for p in self.places])
+
+
+def row_size(source: int, canvas: int) -> int:
+    """Tokens of a row, delimiters included."""
+    return source + 4 + canvas
+
+
+def open_end(source: int) -> int:
+    """Symbols that a canvas has room for whose text ends where it likes, for a source of that many."""
+    return 2 * source + 10
 
 
 class Whole(NamedTuple):
