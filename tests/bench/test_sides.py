@@ -13,6 +13,7 @@ from anyorder.bench.measure import Side, interleaved
 from anyorder.bench.ours import decode_jobs
 from anyorder.models import engines
 from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
@@ -20,10 +21,16 @@ from anyorder.models.translation import Source, SpecialIds
 BAN, DIRECTION = (0, 1, 2, 3, 4), (0, 1)
 
 
-@pytest.fixture(scope="module")
-def model() -> MaskedTranslation:
+Undirected = MaskedTranslation | ConditionalMasked
+
+
+@pytest.fixture(scope="module", params=[MaskedTranslation, ConditionalMasked, "forwards"])
+def model(request: pytest.FixtureRequest) -> Undirected:
     torch.manual_seed(0)
-    return MaskedTranslation(Architecture(500, 32, 2, 2, 64), SpecialIds(), ("de", "en")).eval().requires_grad_(False)
+    forwards = request.param == "forwards"
+    kind: type[Undirected] = ConditionalMasked if forwards else request.param
+    made = kind(Architecture(500, 32, 2, 2, 64, forwards=forwards), SpecialIds(), ("de", "en"))
+    return made.eval().requires_grad_(False)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +40,7 @@ def jobs() -> list[plain.Job]:
     return [plain.Job(torch.randint(5, 500, (s,), generator=rng).tolist(), length) for s, length in sizes]
 
 
-def test_plain_loops_write_what_we_write(model: MaskedTranslation, jobs: list[plain.Job]) -> None:
+def test_plain_loops_write_what_we_write(model: Undirected, jobs: list[plain.Job]) -> None:
     ours = decode_jobs(model, jobs, DIRECTION, BAN, recipes.easy_first)
     assert plain.paper_easy_first(model, jobs, DIRECTION, BAN) == ours
     assert plain.full_logits_easy_first(model, jobs, DIRECTION, BAN) == ours

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from anyorder.core.order import LEAST
 from anyorder.core.symbols import NEVER
+from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source
 
 
@@ -36,10 +37,12 @@ def _blank(model: Any, jobs: Sequence[Job]) -> Tensor:
 
 
 def _hidden(model: Any, context: Any, tokens: Tensor) -> Tensor:
-    """The target's part of a full pass over `source ⊕ target`: (N, L, D)."""
+    """The target's states, (N, L, D), from a pass that computes every column: of a joint model the source's too."""
+    if not isinstance(model, MaskedTranslation):
+        states: Tensor = model.hidden(context, tokens)
+        return states
     start = context.embedded.shape[1] + 1
-    states: Tensor = model.states(context, tokens)[:, start : start + tokens.shape[1]]
-    return states
+    return model.states(context, tokens)[:, start : start + tokens.shape[1]]
 
 
 def _features(model: Any, logits: Tensor, tokens: Tensor, ban: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
