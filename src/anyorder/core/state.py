@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, used
 
 
 class View(NamedTuple):
@@ -31,7 +31,7 @@ class View(NamedTuple):
 
     def take(self, rows: Tensor) -> View:
         """These rows."""
-        return View(*(None if f is None else f[rows] for f in self))  # type: ignore[arg-type]
+        return View(*(None if f is None else f.index_select(0, rows) for f in self))  # type: ignore[arg-type]
 
     def trim(self, width: int) -> View:
         """The first `width` columns."""
@@ -110,15 +110,15 @@ class State:
     def take(self, rows: Tensor) -> State:
         """Hypotheses `rows` (M,), repeats allowed."""
         return self.but(
-            tokens=self.tokens[rows],
-            open=self.open[rows],
-            logp=self.logp[rows],
-            score=self.score[rows],
-            seed=self.seed[rows],
-            row=self.row[rows],
-            step=self.step[rows],
-            budget=None if self.budget is None else self.budget[rows],
-            memory={k: v[rows] for k, v in self.memory.items()},
+            tokens=self.tokens.index_select(0, rows),
+            open=self.open.index_select(0, rows),
+            logp=self.logp.index_select(0, rows),
+            score=self.score.index_select(0, rows),
+            seed=self.seed.index_select(0, rows),
+            row=self.row.index_select(0, rows),
+            step=self.step.index_select(0, rows),
+            budget=None if self.budget is None else self.budget.index_select(0, rows),
+            memory={k: v.index_select(0, rows) for k, v in self.memory.items()},
             view=None if self.view is None else self.view.take(rows),
         )
 
@@ -161,8 +161,7 @@ class State:
 
     def trim(self) -> State:
         """Drop columns that are padding in every row (memory is per row, and stays)."""
-        used = (self.tokens != self.pad_id).any(0).nonzero()
-        width = int(used[-1]) + 1 if len(used) else 1
+        width = used(self.tokens != self.pad_id)
         if width == self.tokens.shape[1]:
             return self
         cut = {k: v[:, :width] if k.startswith("position:") else v for k, v in self.memory.items()}

@@ -79,8 +79,9 @@ def step(
 ) -> Step:
     """Y^t → Y^{t+1} of rows that `decoder.start` was asked about, and that are not `done`."""
     last = decoder.last(state)
-    left = None if last is None else state.masked & last[:, None]
-    ahead = decoder.coordinates.reuse and bool(decoder.coordinates.reads) and (last is None or not bool(last.all()))
+    ends = [False] if last is None else last.tolist()
+    left = state.masked & last[:, None] if last is not None and any(ends) else None
+    ahead = decoder.coordinates.reuse and bool(decoder.coordinates.reads) and not all(ends)
     task = _Task(reader, context, state, decoder, decoder.candidates(state), left, ahead, top)
     judged = _judge(task)
     seen = View(state.tokens, state.logp) if judged is None else judged
@@ -111,6 +112,8 @@ def _choose(task: _Task, seen: View) -> tuple[Tensor, Tensor]:
     z, logz = task.decoder.coordinates.choose(task.state, seen, task.region)
     if task.left is None:
         return z, logz
+    if task.decoder.coordinates.certain:
+        return z | task.left, logz
     return z | task.left, logz.masked_fill(task.left.any(-1), 0.0)  # what has to be written is certain
 
 
@@ -153,13 +156,18 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     c, state = task.decoder.coordinates, task.state
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
-    gained = torch.where(written, view.logp, 0.0).cumsum(-1)[:, -1]  # left to right: padding changes no rounding
+    gained = torch.where(written, view.logp, 0.0)
+    if c.single and task.left is None:
+        gained = gained.sum(-1)  # of one term at most, which is exact
+    else:
+        gained = gained.cumsum(-1)[:, -1]  # left to right: padding changes no rounding
+    before = state.score if c.certain else state.score + logz
     known = new.view
     if task.ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
-    new = new.but(score=state.score + logz + gained, step=state.step + 1, memory=memory, view=known)
+    new = new.but(score=before + gained, step=state.step + 1, memory=memory, view=known)
     new = task.decoder.length.finish(new)
-    if state.budget is None:
+    if state.budget is None and not task.decoder.moves:
         _check_progress(state, new)
     return Edited(new, written)
 
@@ -168,9 +176,9 @@ def _check_progress(before: State, after: State) -> None:
     """Without a number of steps, every step has to change something, or there would be no end."""
     if after.tokens.shape != before.tokens.shape:
         return
-    same = ~((after.tokens != before.tokens) | (after.open != before.open)).any(-1)
-    if bool(same.any()):
-        n = int(same.nonzero()[0])
+    changed = (after.tokens != before.tokens) | (after.open != before.open)
+    if not all(moved := changed.any(-1).tolist()):
+        n = moved.index(False)
         raise ValueError(
             f"row {int(before.row[n])}, step {int(before.step[n])}: the step changed nothing, and the decoder has no "
             "number of steps to end at: give it `steps`, or a count and a region that write what is masked"
