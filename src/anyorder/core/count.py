@@ -50,7 +50,7 @@ class Count:
         if not self.minimum:
             return z
         least = torch.where(z.sum(-1) < self.minimum, self.minimum, 0)
-        return z | first(ranked, least)
+        return z | (first(ranked, least) & ranked.region)
 
     def certain(self, state: State, view: View, ranked: Ranked) -> Tensor:
         """(N,) rows in which the ranks of a count that fixes "which" had no say in what was taken."""
@@ -58,9 +58,9 @@ class Count:
 
 
 def first(ranked: Ranked, k: Tensor) -> Tensor:
-    """z of the k (N,) best positions."""
+    """z of the k (N,) best positions; where the region has fewer, of others as well."""
     inside = torch.arange(ranked.rank.shape[1], device=k.device) < k[:, None]
-    return torch.zeros_like(ranked.region).scatter(-1, ranked.rank, inside) & ranked.region
+    return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank, inside)
 
 
 def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
@@ -82,7 +82,8 @@ def fixed(k: int) -> Count:
     whole_number("the k of fixed", k)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
-        return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank[:, :k], True)
+        best = ranked.rank if ranked.rank.shape[1] <= k else ranked.rank[:, :k]
+        return torch.zeros_like(ranked.region).scatter_(-1, best, True)
 
     return Count(f"fixed({k})", take, minimum=0, fixes="number", some=True)
 

@@ -86,7 +86,7 @@ class Decoder:
         With `last` the one rule for how masks come to an end, in `decode` and in `beam`.
         """
         region = self.coordinates.among.candidates(state)
-        if self.coordinates.among.blank or self.symbols.may_mask:
+        if self.coordinates.among.blank or self.symbols.may_mask or not bool(state.masked.any()):
             return region
         left = (state.length if state.budget is None else state.budget) - state.step
         masks = state.masked.sum(-1)
@@ -95,7 +95,7 @@ class Decoder:
 
     def last(self, state: State) -> Tensor | None:
         """(N,) rows whose step this is the final one, so that every mask that is left is written; None: no row's."""
-        if state.budget is None or self.symbols.may_mask:
+        if state.budget is None or self.symbols.may_mask or 1 not in (state.remaining or ()):
             return None
         return state.budget == state.step + 1
 
@@ -107,7 +107,9 @@ def going(decoder: Decoder, state: State) -> Tensor:
     region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
     if state.budget is None:
         return (pending if region is pending else region & pending).any(-1)
-    return (region | pending).any(-1) & (state.budget > state.step)
+    either = region if region is state.open or region is pending else region | pending
+    able = either.any(-1)
+    return able if min(state.remaining or (1,)) > 0 else able & (state.budget > state.step)
 
 
 def done(decoder: Decoder, state: State) -> Tensor:

@@ -43,7 +43,7 @@ def _salt(key: Key, device: torch.device) -> Tensor:
     return mix(key + _GOLDEN).add_(_GOLDEN)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _known_salt(key: int | range, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # to be used anywhere
         numbers = torch.arange(key.start, key.stop, key.step) if isinstance(key, range) else torch.as_tensor(key)
@@ -61,6 +61,7 @@ def gumbel(seed: Tensor, *keys: Key) -> Tensor:
     return uniform(seed, *keys).log_().neg_().log_().neg_()
 
 
-def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Tensor, range, int]:
+def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Key, range, int]:
     """Keys of an (N, width) grid of draws, each row at its own step: pass on to `uniform` or `gumbel`."""
-    return seed[:, None], step[:, None], range(width), purpose
+    steps = set(step.tolist())
+    return seed[:, None], steps.pop() if len(steps) == 1 else step[:, None], range(width), purpose

@@ -90,10 +90,20 @@ class State:
         """(N,) number of open positions: the L that counts and schedules speak of."""
         return self.open.sum(-1)
 
+    @cached_property
+    def fresh(self) -> Tensor | None:
+        """(N,) bool: rows that have taken no step yet; None where there are none."""
+        return self.step == 0 if 0 in self.step.tolist() else None
+
+    @cached_property
+    def remaining(self) -> list[int] | None:
+        """The steps that each row has left; None: until nothing is masked."""
+        return None if self.budget is None else (self.budget - self.step).tolist()
+
     def but(self, **changes: Any) -> State:
         """A copy with other fields, as dataclasses.replace makes it, at a tenth of its time.
 
-        What is known of the open positions stays known if they are the same.
+        What is known of the open positions, or of steps, stays known if they are the same.
         """
         if not changes.keys() <= State.__dataclass_fields__.keys():
             raise TypeError(f"a state has no {', '.join(changes.keys() - State.__dataclass_fields__.keys())}")
@@ -103,6 +113,9 @@ class State:
         if "open" in changes:
             fields.pop("place", None)
             fields.pop("length", None)
+        if "step" in changes or "budget" in changes:
+            fields.pop("fresh", None)
+            fields.pop("remaining", None)
         new = object.__new__(State)
         new.__dict__.update(fields)
         return new
@@ -154,10 +167,9 @@ class State:
         known = self.memory.get(key)
         if known is None:
             return torch.as_tensor(default, device=self.tokens.device)
-        fresh = self.step == 0
-        if not bool(fresh.any()):
+        if self.fresh is None:
             return known
-        return torch.where(fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)
+        return torch.where(self.fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)
 
     def trim(self) -> State:
         """Drop columns that are padding in every row (memory is per row, and stays)."""

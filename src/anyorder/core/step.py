@@ -23,6 +23,8 @@ from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import State, View
 
+_NOTHING = torch.tensor(0.0)  # a number would be made a tensor in every step
+
 
 class Step(NamedTuple):
     """One step of some of the rows: what was decided and what came of it."""
@@ -53,10 +55,9 @@ class _Task(NamedTuple):
     def states_only(self) -> bool:
         """Are positions judged by hidden states alone? Then symbols are read where they are written, nowhere else."""
         c = self.decoder.coordinates
-        plain = (
-            c.among.blank and c.conditionals == "visible" and not (self.decoder.edit.reads or self.ahead or self.top)
-        )
-        return plain and c.reads == {"hidden"}
+        if c.reads != {"hidden"}:
+            return False
+        return c.among.blank and c.conditionals == "visible" and not (self.decoder.edit.reads or self.ahead or self.top)
 
     def take(self, rows: Tensor, **changes: Any) -> _Task:
         left = None if self.left is None else self.left[rows]
@@ -79,9 +80,8 @@ def step(
 ) -> Step:
     """Y^t → Y^{t+1} of rows that `decoder.start` was asked about, and that are not `done`."""
     last = decoder.last(state)
-    ends = [False] if last is None else last.tolist()
-    left = state.masked & last[:, None] if last is not None and any(ends) else None
-    ahead = decoder.coordinates.reuse and bool(decoder.coordinates.reads) and not all(ends)
+    left = None if last is None else state.masked & last[:, None]
+    ahead = decoder.coordinates.reuse and bool(decoder.coordinates.reads) and (last is None or not bool(last.all()))
     task = _Task(reader, context, state, decoder, decoder.candidates(state), left, ahead, top)
     judged = _judge(task)
     seen = View(state.tokens, state.logp) if judged is None else judged
@@ -156,11 +156,9 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     c, state = task.decoder.coordinates, task.state
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
-    gained = torch.where(written, view.logp, 0.0)
-    if c.single and task.left is None:
-        gained = gained.sum(-1)  # of one term at most, which is exact
-    else:
-        gained = gained.cumsum(-1)[:, -1]  # left to right: padding changes no rounding
+    gains = torch.where(written, view.logp, _NOTHING)
+    # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
+    gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]
     before = state.score if c.certain else state.score + logz
     known = new.view
     if task.ahead:  # asked about the symbols now in place
@@ -191,8 +189,8 @@ def _either(z: Tensor, more: Tensor | None) -> Tensor:
 
 def _joined(state: State) -> tuple[Tensor, Tensor] | None:
     """Rows whose view was kept from the step before, and rows that joined them since; None where no row did."""
-    new = state.step == 0
-    return ((~new).nonzero()[:, 0], new.nonzero()[:, 0]) if bool(new.any()) else None
+    new = state.fresh
+    return None if new is None else ((~new).nonzero()[:, 0], new.nonzero()[:, 0])
 
 
 def _together(a: Tensor, one: View, b: Tensor, other: View | None) -> View:
