@@ -209,8 +209,8 @@ class Reader:
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
-        log_total = -p.gather(-1, token[:, None])[:, 0].log()
-        allowed = best + log_total
+        log_best = p.gather(-1, token[:, None])[:, 0].log()
+        allowed = best - log_best
         self._check(allowed, state, n, i)
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = _together(allowed, lost) if whole is None else whole
@@ -219,12 +219,13 @@ class Reader:
             two = p.topk(min(2, p.shape[-1]), -1).values
             out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
         if "entropy" in reads:
-            out["entropy"] = log_total - p.mul_(d).sum(-1)
-        norm = log_total if symbols.renormalise or whole is None else whole - best
+            out["entropy"] = -log_best - p.mul_(d).sum(-1)
+        if not (symbols.renormalise or whole is None):
+            log_best = best - whole
         if symbols.greedy and not top and "full" not in reads:
-            out["token"], out["logp"] = token, -norm
+            out["token"], out["logp"] = token, log_best
             return out
-        logp = d.sub_(norm[:, None])
+        logp = d.add_(log_best[:, None])
         out["token"] = symbols.draw(logp, state, n, i)
         out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
         if top:
