@@ -33,27 +33,86 @@ WORKLOADS: dict[str, dict[str, Any]] = {  # options of `translate`, and how many
     "threshold(0.6)": {"order": "confidence", "count": "threshold(0.6)", "many": 16},
     "adaptive-gibbs(20)": {"order": "adaptive-gibbs(20)", "many": 6},
     "easy-first, pseudo log-likelihood": {"order": "easy-first", "rescore": "pll", "many": 6},
-    "easy-first, one at a time": {"order": "easy-first", "many": -2},
-    "annealed(10), one at a time": {"order": "annealed(10)", "many": -3},
+    "easy-first, one at a time": {"order": "easy-first", "many": -4},
+    "annealed(10), one at a time": {"order": "annealed(10)", "many": -6},
+}
+TRIES = 5  # of each step
+STEPS = {  # decoders whose steps are timed without a model, as both states can read them
+    "left2right": "Decoder(Coordinates(position))",
+    "uniform": "Decoder(Coordinates(random))",
+    "easy-first": "Decoder(Coordinates(negent + logp))",
+    "most confident, four at a time": "Decoder(Coordinates(confidence, fixed(4)))",
+    "annealed(10)": "Decoder(Coordinates(logp, anneal(10), everywhere, reuse=True), steps=10)",
+    "mask-predict(10)": "Decoder(Coordinates(stale, anneal(10), everywhere), steps=10)",
 }
 SERVE = """
 import json, sys, time, hashlib
+from collections import Counter
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 torch.set_num_threads(1)
 import anyorder
+from anyorder.core import *
+from anyorder.core.model import NoContext
+
+class Counted(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.operations = self.products = 0
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.operations += 1
+        name = func.overloadpacket.__name__
+        if name in ("linear", "mm", "addmm"):
+            x, w = args[1:3] if name == "addmm" else args[:2]
+            self.products += x.numel() * (w.shape[0] if name == "linear" else w.shape[1])
+        return func(*args, **(kwargs or {}))
+
+class Idle:  # a model that takes no time
+    mask_id, pad_id, table, states = 0, 1, torch.randn(64, 32).log_softmax(-1), torch.zeros(8, 16, 2)
+    def hidden(self, context, tokens):
+        return self.states[: len(tokens), : tokens.shape[1]]
+    def logits(self, hidden):
+        return self.table[: len(hidden)].clone()
+
+def step(decoder):
+    lengths = torch.tensor([14, 13, 13, 12])
+    first = begin(canvas(lengths, 0, 1), 0, 1)
+    def run():
+        return sum(1 for _ in unroll(Idle(), NoContext(), first, decoder))
+    run()
+    with Counted() as counted:
+        steps = run()
+    fastest = float("inf")
+    for _ in range(40):
+        start = time.process_time()
+        run()
+        fastest = min(fastest, time.process_time() - start)
+    return [fastest / steps * 1e6, counted.operations / steps]
+
 lines, model = json.loads(sys.stdin.readline())
 translator = anyorder.load(model)
 print("ready", anyorder.__file__, flush=True)
 for line in sys.stdin:
     options = json.loads(line)
-    many = options.pop("many")
+    if "step" in options:
+        print(json.dumps(step(eval(options["step"]))), flush=True)
+        continue
+    many, counting = options.pop("many"), options.pop("counting", False)
     texts = [lines[i % len(lines)] for i in range(abs(many))]
     asked = [texts] if many > 0 else [[text] for text in texts]
-    before, start = translator.cost.canvases, time.process_time()
-    found = [t.text for some in asked for t in translator.translate(some, "en", source="de", **options)]
-    seconds = time.process_time() - start
-    digest = hashlib.sha256("\\n".join(found).encode()).hexdigest()[:16]
-    print(json.dumps([seconds, translator.cost.canvases - before, digest]), flush=True)
+    def run():
+        return [t.text for some in asked for t in translator.translate(some, "en", source="de", **options)]
+    if counting:
+        before = translator.cost.forwards, translator.cost.canvases
+        with Counted() as counted:
+            found = run()
+        passes, canvases = translator.cost.forwards - before[0], translator.cost.canvases - before[1]
+        digest = hashlib.sha256("\\n".join(found).encode()).hexdigest()[:16]
+        print(json.dumps([passes, canvases, counted.operations, counted.products, digest]), flush=True)
+    else:
+        start = time.process_time()
+        run()
+        print(json.dumps(time.process_time() - start), flush=True)
 """
 PAGE = """# As fast as before?
 
@@ -62,9 +121,26 @@ Written by `python -m benchmarks.before TEXT BEFORE/src --rounds {rounds}`: this
 English, one thread, {rounds} rounds in turns. Times are CPU seconds of the process; *ratio* is now / before, above 1
 is slower: the median round by round with its quartiles, and that of the fastest rounds. Load when it ended: {load:.1f}.
 
-{table}
+{times}
 
 The median of the medians is {median:.3f}.
+
+## What was done
+
+The same runs counted, which gives the same numbers whatever else the machine does: passes through the model and
+operations on tensors in each (the model's included); then, as now / before, all operations, canvases run through the
+model, and products of numbers within matrix products. Canvases whose sources are of unlike sizes run apart now, which
+takes more passes with less padding in them: more operations in all, fewer products. Which of the two weighs more
+depends on the machine.
+
+{counts}
+
+## A step without its model
+
+Of one sentence, that is of four canvases of 12 to 14 positions, with a model that takes no time: what a step of the
+core itself costs, in operations and in microseconds (the fastest of {tries} × 40 decodings).
+
+{steps}
 """
 
 
@@ -85,9 +161,9 @@ class Side:
         self.process.stdin.flush()
         return self.process.stdout.readline()
 
-    def __call__(self, options: dict[str, Any]) -> tuple[float, int, str]:
-        seconds, passes, digest = json.loads(self._ask(options))
-        return seconds, passes, digest
+    def __call__(self, **options: Any) -> Any:
+        """The answer to one question."""
+        return json.loads(self._ask(options))
 
     def end(self) -> None:
         """No more questions."""
@@ -96,39 +172,71 @@ class Side:
         self.process.wait()
 
 
-def measured(now: Side, before: Side, rounds: int) -> dict[str, dict[str, Any]]:
-    """Of each workload the ratios, and whether both do and write the same."""
+def counted(now: Side, before: Side) -> dict[str, list[list[Any]]]:
+    """Of each workload and both sides passes, canvases, operations, products, and a digest of the texts."""
+    return {name: [side(**options, counting=True) for side in (now, before)] for name, options in WORKLOADS.items()}
+
+
+def timed(now: Side, before: Side, rounds: int) -> dict[str, dict[str, Any]]:
+    """Of each workload the ratios."""
     ratios: dict[str, list[float]] = {name: [] for name in WORKLOADS}
     best = {name: [float("inf")] * 2 for name in WORKLOADS}
-    first = {name: (now(options), before(options)) for name, options in WORKLOADS.items()}
     for k in range(rounds):
         for name, options in WORKLOADS.items():
             sides = (now, before) if k % 2 else (before, now)
-            seconds = {side: side(options)[0] for side in sides}
+            seconds = {side: side(**options) for side in sides}
             ratios[name].append(seconds[now] / seconds[before])
             best[name] = [min(old, seconds[side]) for old, side in zip(best[name], (now, before), strict=True)]
         print(f"round {k + 1}", file=sys.stderr)
     return {
         name: {
             "ratio": statistics.median(some), "quartiles": statistics.quantiles(some, n=4), "seconds": best[name][1],
-            "least": best[name][0] / best[name][1], "passes": first[name][0][1] / first[name][1][1],
-            "same": first[name][0][2] == first[name][1][2],
+            "least": best[name][0] / best[name][1],
         }
         for name, some in ratios.items()
     }  # fmt: skip
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def stepped(now: Side, before: Side, tries: int) -> dict[str, list[list[float]]]:
+    """Of each decoder of `STEPS` and both sides the fastest microseconds of a step, and its operations."""
+    found: dict[str, list[list[float]]] = {}
+    for name, decoder in STEPS.items():
+        each = [[side(step=decoder) for side in (now, before)] for _ in range(tries)]
+        found[name] = [min(some) for some in zip(*each, strict=True)]
+    return found
+
+
+def times_table(found: dict[str, dict[str, Any]]) -> str:
     """The ratios as a table."""
-    lines = [
-        "| workload | before, s | ratio | quartiles | fastest | passes | same texts |",
-        "|---|--:|--:|--:|--:|--:|---|",
-    ]
+    lines = ["| workload | before, s | ratio | quartiles | fastest |", "|---|--:|--:|--:|--:|"]
     for name, m in found.items():
         low, _, high = m["quartiles"]
+        lines.append(f"| {name} | {m['seconds']:.2f} | {m['ratio']:.3f} | {low:.3f}–{high:.3f} | {m['least']:.3f} |")
+    return "\n".join(lines)
+
+
+def counts_table(found: dict[str, list[list[Any]]]) -> str:
+    """What both did as a table."""
+    lines = [
+        "| workload | passes | before | operations a pass | before | operations | canvases | products | same texts |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|---|",
+    ]
+    for name, ((passes, rows, operations, products, text), old) in found.items():
+        same = "yes" if text == old[4] else "no"
         lines.append(
-            f"| {name} | {m['seconds']:.2f} | {m['ratio']:.3f} | {low:.3f}–{high:.3f} | {m['least']:.3f} | "
-            f"{m['passes']:.2f} | {'yes' if m['same'] else 'no'} |"
+            f"| {name} | {passes} | {old[0]} | {operations / passes:.0f} | {old[2] / old[0]:.0f} | "
+            f"{operations / old[2]:.2f} | {rows / old[1]:.2f} | {products / old[3]:.2f} | {same} |"
+        )
+    return "\n".join(lines)
+
+
+def steps_table(found: dict[str, list[list[float]]]) -> str:
+    """A step's cost as a table."""
+    lines = ["| decoder | operations | before | µs | before | ratio |", "|---|--:|--:|--:|--:|--:|"]
+    for name, ((time_, operations), (their_time, their_operations)) in found.items():
+        lines.append(
+            f"| {name} | {operations:.0f} | {their_operations:.0f} | {time_:.0f} | {their_time:.0f} | "
+            f"{time_ / their_time:.2f} |"
         )
     return "\n".join(lines)
 
@@ -147,14 +255,16 @@ def main() -> None:
     begun = time.perf_counter()
     now = Side(Path(__file__).parent.parent / "src", lines, options.model)
     before = Side(options.before, lines, options.their_model)
-    found = measured(now, before, options.rounds)
+    counts, steps = counted(now, before), stepped(now, before, TRIES)
+    found = timed(now, before, options.rounds)
     now.end(), before.end()
     commit = subprocess.run(
         ["git", "-C", str(options.before), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True
     ).stdout.strip()
     text = PAGE.format(
-        rounds=options.rounds, commit=commit, load=os.getloadavg()[0], table=table(found),
-        median=statistics.median(m["ratio"] for m in found.values()),
+        rounds=options.rounds, commit=commit, load=os.getloadavg()[0], times=times_table(found),
+        median=statistics.median(m["ratio"] for m in found.values()), counts=counts_table(counts),
+        steps=steps_table(steps), tries=TRIES,
     )  # fmt: skip
     if options.output:
         options.output.write_text(text, encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View
 
 Mask = Callable[[State], Tensor]  # state → (N, L) bool
+_NOWHERE = torch.tensor(-torch.inf)  # a number would be made a tensor in every step
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,16 @@ class Coordinates:
         return split_noise(self.order)[0]
 
     @cached_property
+    def single(self) -> bool:
+        """Is it one position a step? Then the best is all that is asked of a ranking."""
+        return self.count == ONE
+
+    @cached_property
+    def certain(self) -> bool:
+        """Is log p(z) = 0, because nothing is drawn?"""
+        return not self.tau and self.count.chance is None
+
+    @cached_property
     def reads(self) -> frozenset[str]:
         """The fields of a view that its order and count need."""
         return self.order.reads | self.count.reads
@@ -158,16 +170,18 @@ class Coordinates:
 
         Finite within it whatever φ says, so that its positions come before all others.
         """
-        x = torch.zeros_like(state.logp) if self.calm is None else self.calm(state, view).to(state.logp.dtype)
-        x = torch.where(region, x, -torch.inf)
-        if bool(x.isnan().any()):
-            self._complain(state, view, x.isnan())
+        if self.calm is None:  # nothing but noise
+            return torch.where(region, state.logp.new_zeros(1), _NOWHERE)
+        x = self.calm(state, view)
+        x = x if x.dtype == state.logp.dtype else x.to(state.logp.dtype)
         low = torch.finfo(x.dtype).min / 4
-        x = x.clamp(low, -low)
-        if self.tau:
-            best = torch.where(region, x, low).amax(-1, keepdim=True)  # so that no τ is too small
-            x = ((x - best).double() / self.tau).clamp_min(low).to(x.dtype)
-        return torch.where(region, x, -torch.inf)
+        x = torch.where(region, x.clamp(low, -low), _NOWHERE)
+        if math.isnan(x.sum().item()) and bool(x.isnan().any()):  # a sum is NaN if a term is (or if it overflows)
+            self._complain(state, view, x.isnan())
+        if not self.tau:
+            return x
+        best = x.amax(-1, keepdim=True).clamp_min(low)  # so that no τ is too small
+        return torch.where(region, ((x - best).double() / self.tau).clamp_min(low).to(x.dtype), _NOWHERE)
 
     def _complain(self, state: State, view: View, nan: Tensor) -> NoReturn:
         n, i = nan.nonzero()[0].tolist()
@@ -211,8 +225,7 @@ class Coordinates:
         key = x
         if self.tau:
             key = x.double() + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
-        rank = key.argsort(dim=-1, descending=True, stable=True)
-        ranked = Ranked(region, rank, self.among.size(state))
+        ranked = Ranked(region, self._ranks(key), self.among.size(state))
         z = self.count(state, view, ranked)
         if self.count.chance is not None:
             return Choice(
@@ -223,10 +236,18 @@ class Coordinates:
             )
         if not self.tau:
             return Choice(z, torch.zeros_like(state.score))
+        if self.single:
+            return Choice(z, torch.where(z, x.double().log_softmax(-1), 0.0).sum(-1).to(state.score.dtype))
         logz = log_p_set(x, z)
         if self.count.fixes == "which":
             logz = logz.masked_fill(self.count.certain(state, view, ranked), 0.0)
         return Choice(z, logz.to(state.score.dtype))
+
+    def _ranks(self, key: Tensor) -> Tensor:
+        """Positions by their key (N, L), the highest first and of equals the leftmost: (N, L), or the first, (N, 1)."""
+        if self.single:
+            return key.argmax(-1, keepdim=True)
+        return key.argsort(dim=-1, descending=True, stable=True)
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
         """What order, count and region carry along after z (N, L) was chosen."""

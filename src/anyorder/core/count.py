@@ -21,7 +21,7 @@ class Ranked(NamedTuple):
     """The positions of a region, best first."""
 
     region: Tensor  # (N, L) bool: the positions to choose among
-    rank: Tensor  # (N, L) int64: positions, best first; those outside the region come last
+    rank: Tensor  # (N, L) int64: positions, best first; those outside the region come last. `ONE` gets the best, (N, 1)
     size: Tensor  # (N,) int64: L, the number of open positions in the region's extent
 
 
@@ -38,6 +38,7 @@ class Count:
     reads: frozenset[str] = frozenset()
     minimum: int = 1
     fixes: Literal["number", "which"] | None = None
+    some: bool = False  # does `take` always take one, of a region that has one? As good as a minimum of 1
     chance: Callable[[State], float | Tensor] | None = field(default=None, compare=False, repr=False)  # p(z_i = 1)
     remember: Callable[[State, View, Tensor], dict[str, Tensor]] = field(
         default=lambda state, view, z: {}, compare=False, repr=False
@@ -49,7 +50,7 @@ class Count:
         if not self.minimum:
             return z
         least = torch.where(z.sum(-1) < self.minimum, self.minimum, 0)
-        return z | first(ranked, least)
+        return z | (first(ranked, least) & ranked.region)
 
     def certain(self, state: State, view: View, ranked: Ranked) -> Tensor:
         """(N,) rows in which the ranks of a count that fixes "which" had no say in what was taken."""
@@ -57,9 +58,9 @@ class Count:
 
 
 def first(ranked: Ranked, k: Tensor) -> Tensor:
-    """z of the k (N,) best positions."""
+    """z of the k (N,) best positions; where the region has fewer, of others as well."""
     inside = torch.arange(ranked.rank.shape[1], device=k.device) < k[:, None]
-    return torch.zeros_like(ranked.region).scatter(-1, ranked.rank, inside) & ranked.region
+    return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank, inside)
 
 
 def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
@@ -67,9 +68,13 @@ def prefix(ranked: Ranked, ok: Tensor) -> Tensor:
     return first(ranked, ok.long().cumprod(-1).sum(-1))
 
 
-def number(name: str, k: Callable[[State, Tensor], Tensor]) -> Count:
-    """A count that is a number, at least 1: k(state, L (N,)) → (N,)."""
-    return Count(name, lambda state, view, ranked: first(ranked, k(state, ranked.size)), minimum=0, fixes="number")
+def number(name: str, k: Callable[[State, Tensor], Tensor], some: bool = False) -> Count:
+    """A count that is a number, at least 1: k(state, L (N,)) → (N,). `some`: it is known to be that."""
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        return first(ranked, k(state, ranked.size))
+
+    return Count(name, take, minimum=0, fixes="number", some=some)
 
 
 def fixed(k: int) -> Count:
@@ -77,15 +82,16 @@ def fixed(k: int) -> Count:
     whole_number("the k of fixed", k)
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
-        return torch.zeros_like(ranked.region).scatter_(-1, ranked.rank[:, :k], True)
+        best = ranked.rank if ranked.rank.shape[1] <= k else ranked.rank[:, :k]
+        return torch.zeros_like(ranked.region).scatter_(-1, best, True)
 
-    return Count(f"fixed({k})", take, minimum=0, fixes="number")
+    return Count(f"fixed({k})", take, minimum=0, fixes="number", some=True)
 
 
 def constant(steps: int) -> Count:
     """o_t = ⌈L/T⌉: done after at most T steps."""
     whole_number("the steps of constant", steps)
-    return number(f"constant({steps})", lambda state, size: (size + steps - 1) // steps)
+    return number(f"constant({steps})", lambda state, size: (size + steps - 1) // steps, some=True)
 
 
 def even(steps: int) -> Count:
@@ -103,7 +109,7 @@ def even(steps: int) -> Count:
 def anneal(steps: int) -> Count:
     """o_t = max(1, ⌊L·(T − t)/T⌋), t = 0 … T−1: from L down to ⌊L/T⌋, which is 1 where L < 2T."""
     whole_number("the steps of anneal", steps)
-    return number(f"anneal({steps})", lambda state, size: (size * (steps - state.step) // steps).clamp_min(1))
+    return number(f"anneal({steps})", lambda s, size: (size * (steps - s.step) // steps).clamp_min(1), some=True)
 
 
 whole = Count("whole", lambda state, view, ranked: ranked.region, fixes="which")  # everything in the region

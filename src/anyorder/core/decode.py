@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.core.decoder import Decoder, done
+from anyorder.core.decoder import Decoder, going
 from anyorder.core.look import Cost, Reader
 from anyorder.core.model import Model, without
 from anyorder.core.ragged import widened
@@ -64,13 +64,13 @@ class Running:
     def leave(self) -> None:
         """Rows that are done leave, and columns that only they had; the last rows take their places."""
         assert self.state is not None
-        ended = done(self.decoder, self.state)
-        if not bool(ended.any()):
+        stays: list[bool] = going(self.decoder, self.state).tolist()
+        if all(stays):
             return
-        left = int((~ended).sum())
-        keep = torch.arange(left, device=ended.device)
-        keep[ended[:left]] = left + (~ended[left:]).nonzero()[:, 0]
-        self.only(keep)
+        left = sum(stays)
+        last = (n for n in range(left, len(stays)) if stays[n])
+        keep = [n if stays[n] else next(last) for n in range(left)]
+        self.only(torch.tensor(keep, dtype=torch.int64, device=self.rows.device))
 
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from anyorder.core.coordinates import Coordinates
+from anyorder.core.coordinates import Coordinates, masked
 from anyorder.core.edit import REPLACE, Edit, Insert, Replace
-from anyorder.core.length import Known, Length
+from anyorder.core.length import Known, Length, UntilEos
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.symbols import GREEDY, Symbols
@@ -65,6 +66,14 @@ class Decoder:
         """An insertion replaces no symbol, so it masks none."""
         return self.hide and not isinstance(self.edit, Insert)
 
+    @cached_property
+    def moves(self) -> bool:
+        """Is it certain that each step changes every row that takes it? A symbol takes the place of a mask."""
+        count, symbols = self.coordinates.count, self.symbols
+        writes = self.coordinates.among is masked and (count.some or count.minimum > 0)
+        plain = type(self.edit) is Replace and type(self.length).finish in (Known.finish, UntilEos.finish)
+        return writes and plain and not symbols.may_mask and symbols.forced is None
+
     def start(self, state: State) -> State:
         """The state with what this decoder gives each row: its number of steps T. Before a row's first step."""
         if callable(self.steps):
@@ -77,25 +86,32 @@ class Decoder:
         With `last` the one rule for how masks come to an end, in `decode` and in `beam`.
         """
         region = self.coordinates.among.candidates(state)
-        if self.coordinates.among.blank or self.symbols.may_mask:
+        if self.coordinates.among.blank or self.symbols.may_mask or not bool(state.masked.any()):
             return region
         left = (state.length if state.budget is None else state.budget) - state.step
         masks = state.masked.sum(-1)
-        needed = (masks > 0) & (masks >= left)
-        return region & (state.masked | ~needed[:, None])
+        needed = masks >= left.clamp_min(1)
+        return torch.where(needed[:, None], region & state.masked, region)
 
     def last(self, state: State) -> Tensor | None:
         """(N,) rows whose step this is the final one, so that every mask that is left is written; None: no row's."""
-        if state.budget is None or self.symbols.may_mask:
+        if state.budget is None or self.symbols.may_mask or 1 not in (state.remaining or ()):
             return None
         return state.budget == state.step + 1
 
 
-def done(decoder: Decoder, state: State) -> Tensor:
-    """(N,) rows that no further step changes: they leave the batch."""
+def going(decoder: Decoder, state: State) -> Tensor:
+    """(N,) rows that a further step may change."""
+    if state.budget is not None and not isinstance(decoder.edit, Replace):  # it may take something back
+        return state.budget > state.step
     region, pending = decoder.coordinates.among.candidates(state), decoder.edit.pending(state)
     if state.budget is None:
-        return ~(pending if region is pending else region & pending).any(-1)
-    if not isinstance(decoder.edit, Replace):  # it may take something back
-        return state.budget <= state.step
-    return ~(region | pending).any(-1) | (state.budget <= state.step)
+        return (pending if region is pending else region & pending).any(-1)
+    either = region if region is state.open or region is pending else region | pending
+    able = either.any(-1)
+    return able if min(state.remaining or (1,)) > 0 else able & (state.budget > state.step)
+
+
+def done(decoder: Decoder, state: State) -> Tensor:
+    """(N,) rows that no further step changes: they leave the batch."""
+    return ~going(decoder, state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -53,6 +54,7 @@ class Counts(Known):
         table.index_put_((data[:, 0], data[:, 1]), torch.ones(len(data), dtype=torch.float64), accumulate=True)
         return cls(table)
 
+    @cached_property
     def _line(self) -> tuple[float, float, float]:
         """Slope, intercept and residual deviation of target on source lengths."""
         total = self.table.sum()
@@ -69,7 +71,7 @@ class Counts(Known):
     def propose(self, source_lengths: Tensor, n: int, context: Any = None) -> tuple[Tensor, Tensor]:
         """Source lengths (N,) → the n best target lengths and their log p, (N, n) each, best first."""
         whole_number("the number of length candidates", n)
-        slope, intercept, deviation = self._line()
+        slope, intercept, deviation = self._line
         source = source_lengths.cpu()
         reach = (slope * source.double() + intercept + 4 * deviation).long() + 1  # each row by its own, not the batch's
         reach = reach.clamp_min(max(self.table.shape[1], n + 1))

@@ -74,7 +74,7 @@ class Reader:
         """
         tokens = state.tokens if hide is None else state.tokens.masked_fill(hide, state.mask_id)
         n, i = at.nonzero(as_tuple=True)  # (M,) each
-        if not len(n):
+        if not n.numel():
             return self._nothing(state, reads)
         self.cost.forwards += 1
         everything: Tensor | None = None
@@ -88,7 +88,7 @@ class Reader:
         parts = list(self._measured(hidden, state, tokens, n, i, reads, top))
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
-            return _spread(parts, name, fill, tokens, n, i)
+            return _spread(parts, name, fill, at)
 
         token, logp = spread("token", state.mask_id), spread("logp")
         assert token is not None and logp is not None
@@ -118,12 +118,10 @@ class Reader:
         """What `states` saw, with symbols at positions `at` (N, L)."""
         assert seen.hidden is not None
         n, i = at.nonzero(as_tuple=True)
-        if not len(n):
+        if not n.numel():
             return seen
         parts = list(self._measured(seen.hidden[n, i], state, state.tokens, n, i, frozenset(), 0))
-        token, logp = (
-            _spread(parts, name, fill, state.tokens, n, i) for name, fill in (("token", state.mask_id), ("logp", 0.0))
-        )
+        token, logp = (_spread(parts, name, fill, at) for name, fill in (("token", state.mask_id), ("logp", 0.0)))
         assert token is not None and logp is not None
         return seen._replace(token=token, logp=logp)
 
@@ -138,15 +136,15 @@ class Reader:
         return View(torch.full_like(state.tokens, state.mask_id), zero, **fields)
 
     def _hidden(self, context: Any, tokens: Tensor) -> Tensor:
-        self.cost.canvases += len(tokens)
+        self.cost.canvases += tokens.shape[0]
         return self.model.hidden(context, tokens)
 
     def _entries(self, context: Any, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """Hidden states (M, D) of entries (n, i); a model that can compute just those has `hidden_at`."""
-        if not hasattr(self.model, "hidden_at") or len(n) > MOST * tokens.numel():
+        if not hasattr(self.model, "hidden_at") or n.numel() > MOST * tokens.numel():
             whole = self._hidden(context, tokens)
-            return whole.flatten(0, 1) if len(n) == tokens.numel() else whole[n, i]
-        self.cost.canvases += len(tokens)
+            return whole.flatten(0, 1) if n.numel() == tokens.numel() else whole[n, i]
+        self.cost.canvases += tokens.shape[0]
         states: Tensor = self.model.hidden_at(context, tokens, n, i)
         return states
 
@@ -157,7 +155,7 @@ class Reader:
         if bool(plain.any()):
             rows, back = torch.unique(n[plain], return_inverse=True)
             states = self._entries(context.take(rows), tokens[rows], back, i[plain])
-            hidden = states.new_empty(len(n), states.shape[-1])
+            hidden = states.new_empty(n.numel(), states.shape[-1])
             hidden[plain] = states
         rest = (~plain).nonzero()[:, 0]
         size = max(1, CHUNK_TOKENS // tokens.shape[1])
@@ -166,7 +164,7 @@ class Reader:
             rows = tokens[n[part]].scatter(1, i[part, None], mask_id)
             each = torch.arange(len(part), device=i.device)
             states = self._entries(context.take(n[part]), rows, each, i[part])
-            hidden = states.new_empty(len(n), states.shape[-1]) if hidden is None else hidden
+            hidden = states.new_empty(n.numel(), states.shape[-1]) if hidden is None else hidden
             hidden[part] = states
         assert hidden is not None  # there was at least one entry
         return hidden
@@ -177,16 +175,17 @@ class Reader:
         """log-sum-exp, entropy, margin, top-K″ … of entries (n, i) from one pass over their logits, in chunks."""
         if "hidden" in reads:
             self._has_hidden()
-        self.cost.head_rows += len(n)
+        self.cost.head_rows += n.numel()
         start = 0
-        while start < len(n):
+        while start < n.numel():
             size = max(CHUNK_ROWS, CHUNK_LOGITS // self.width) if self.width else CHUNK_ROWS
             part = slice(start, start + size)
-            logits = self.model.logits(hidden[part])
+            some, at = (hidden, (n, i)) if start == 0 and n.numel() <= size else (hidden[part], (n[part], i[part]))
+            logits = self.model.logits(some)
             self.width, start = logits.shape[-1], part.stop
             if top > self.width and not self.at_most:
                 raise ValueError(f"asked for the {top} best symbols of a vocabulary of {self.width}")
-            yield self.statistics(logits, state, tokens, n[part], i[part], reads, min(top, self.width))
+            yield self.statistics(logits, state, tokens, *at, reads, min(top, self.width))
 
     def statistics(
         self, logits: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
@@ -197,10 +196,11 @@ class Reader:
 
         so that one exponential of each entry, within one softmax, serves them all.
         """
-        x, symbols = logits.to(state.logp.dtype), self.symbols
+        x = logits if logits.dtype == state.logp.dtype else logits.to(state.logp.dtype)
+        symbols = self.symbols
         out: dict[str, Tensor] = {}
         before = "current" in reads or not symbols.renormalise
-        in_place = _at(x, tokens[n, i]) if before else x[:, 0]
+        in_place = _at(x, tokens[n, i]) if before else x
         if self.banned is None:
             self.banned = torch.tensor(symbols.banned(state, x.shape[-1]), dtype=torch.int64, device=x.device)
         lost = x.index_select(-1, self.banned) if before else x  # (m, banned)
@@ -209,8 +209,8 @@ class Reader:
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
-        log_total = -p.gather(-1, token[:, None])[:, 0].log()
-        allowed = best + log_total
+        log_best = p.gather(-1, token[:, None])[:, 0].log()
+        allowed = best - log_best
         self._check(allowed, state, n, i)
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = _together(allowed, lost) if whole is None else whole
@@ -219,12 +219,13 @@ class Reader:
             two = p.topk(min(2, p.shape[-1]), -1).values
             out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
         if "entropy" in reads:
-            out["entropy"] = log_total - p.mul_(d).sum(-1)
-        norm = log_total if symbols.renormalise or whole is None else whole - best
+            out["entropy"] = -log_best - p.mul_(d).sum(-1)
+        if not (symbols.renormalise or whole is None):
+            log_best = best - whole
         if symbols.greedy and not top and "full" not in reads:
-            out["token"], out["logp"] = token, -norm
+            out["token"], out["logp"] = token, log_best
             return out
-        logp = d.sub_(norm[:, None])
+        logp = d.add_(log_best[:, None])
         out["token"] = symbols.draw(logp, state, n, i)
         out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
         if top:
@@ -246,20 +247,21 @@ class Reader:
 
 def _at(x: Tensor, token: Tensor) -> Tensor:
     """x (m, V) at `token` (m,); a symbol that the head leaves out (<mask>, in some models) has log p = −∞: (m,)."""
+    if int(token.max()) < x.shape[-1]:
+        return x.gather(-1, token[:, None])[:, 0]
     value = x.gather(-1, token.clamp_max(x.shape[-1] - 1)[:, None])[:, 0]
     return torch.where(token < x.shape[-1], value, -torch.inf)
 
 
-def _spread(
-    parts: list[dict[str, Tensor]], name: str, fill: float, tokens: Tensor, n: Tensor, i: Tensor
-) -> Tensor | None:
-    """A statistic of entries (n, i), measured in parts, at its places of the canvas: (N, L, …)."""
+def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) -> Tensor | None:
+    """A statistic of the positions `at` (N, L), measured in parts, at its places of the canvas: (N, L, …)."""
     if name not in parts[0]:
         return None
     values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
-    if len(n) == tokens.numel():  # everything, in its order
-        return values.view(*tokens.shape, *values.shape[1:])
-    return values.new_full((*tokens.shape, *values.shape[1:]), fill).index_put_((n, i), values)
+    shape = (*at.shape, *values.shape[1:])
+    if values.shape[0] == at.numel():  # everything, in its order
+        return values.view(shape)
+    return values.new_full(shape, fill).masked_scatter_(at if values.dim() == 1 else at[..., None], values)
 
 
 def maximum(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
+
+Key = Tensor | int | range  # a range stands for its numbers as a tensor: what is mixed of it is kept
 
 # What a draw is for; two purposes never share a number.
 COORDINATE, SYMBOL, TAKE_BACK, ACCEPT, AMOUNT, DESCEND, BEGIN, JUDGE, EXPLORE = range(9)
@@ -15,34 +19,49 @@ _MUL2 = -7723592293110705685  # 0x94D049BB133111EB
 
 def _shift(x: Tensor, bits: int) -> Tensor:
     """Logical right shift of int64."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 def mix(x: Tensor) -> Tensor:
     """SplitMix64's finaliser: int64 → well-mixed int64, elementwise (arithmetic wraps)."""
-    x = (x ^ _shift(x, 30)) * _MUL1
-    x = (x ^ _shift(x, 27)) * _MUL2
-    return x ^ _shift(x, 31)
+    x = _shift(x, 30).bitwise_xor_(x).mul_(_MUL1)
+    x = _shift(x, 27).bitwise_xor_(x).mul_(_MUL2)
+    return _shift(x, 31).bitwise_xor_(x)
 
 
-def combine(seed: Tensor, *keys: Tensor | int) -> Tensor:
+def combine(seed: Tensor, *keys: Key) -> Tensor:
     """One int64 from several, broadcasting; the order of keys matters."""
     for key in keys:
-        seed = mix(seed * 31 + _GOLDEN + mix(torch.as_tensor(key, device=seed.device) + _GOLDEN))
+        seed = mix(torch.add(_salt(key, seed.device), seed, alpha=31))
     return seed
 
 
-def uniform(seed: Tensor, *keys: Tensor | int) -> Tensor:
+def _salt(key: Key, device: torch.device) -> Tensor:
+    """What a key adds to a seed."""
+    if not isinstance(key, Tensor):
+        return _known_salt(key, device)
+    return mix(key + _GOLDEN).add_(_GOLDEN)
+
+
+@lru_cache(maxsize=1024)
+def _known_salt(key: int | range, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # to be used anywhere
+        numbers = torch.arange(key.start, key.stop, key.step) if isinstance(key, range) else torch.as_tensor(key)
+        return _salt(numbers.to(device), device)
+
+
+def uniform(seed: Tensor, *keys: Key) -> Tensor:
     """A number in (0, 1), float64, for each combination of seed and keys."""
     bits = _shift(combine(seed, *keys), 11)  # 53 bits
-    return (bits.double() + 0.5) * 2.0**-53
+    return bits.double().add_(0.5).mul_(2.0**-53)
 
 
-def gumbel(seed: Tensor, *keys: Tensor | int) -> Tensor:
+def gumbel(seed: Tensor, *keys: Key) -> Tensor:
     """−log(−log u), float64: argmax(logits + gumbel) samples the softmax of logits."""
-    return -(-uniform(seed, *keys).log()).log()
+    return uniform(seed, *keys).log_().neg_().log_().neg_()
 
 
-def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Tensor, Tensor, int]:
+def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Key, range, int]:
     """Keys of an (N, width) grid of draws, each row at its own step: pass on to `uniform` or `gumbel`."""
-    return seed[:, None], step[:, None], torch.arange(width, device=seed.device), purpose
+    steps = set(step.tolist())
+    return seed[:, None], steps.pop() if len(steps) == 1 else step[:, None], range(width), purpose

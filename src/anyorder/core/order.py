@@ -161,7 +161,8 @@ def _surprise(state: State, view: View) -> Tensor:
 
 def _position(state: State, view: View) -> Tensor:
     t = (state.step % state.length)[:, None]
-    return -((t - state.place).abs() + EPSILON).log().to(state.logp.dtype)
+    x = ((t - state.place).abs_() + EPSILON).log_().neg_()
+    return x if x.dtype == state.logp.dtype else x.to(state.logp.dtype)
 
 
 def _random(state: State, view: View) -> Tensor:

@@ -19,8 +19,8 @@ def widened(x: Tensor, sizes: Sequence[int], fill: float = 0.0) -> Tensor:
 
 def used(real: Tensor) -> int:
     """Columns up to the last that is real in some row; `real` is (n, width) bool."""
-    columns = real.any(0).nonzero()
-    return int(columns[-1]) + 1 if len(columns) else 1
+    columns: list[bool] = real.any(0).tolist()
+    return max((c + 1 for c, some in enumerate(columns) if some), default=1)
 
 
 def joined(parts: Sequence[Tensor], fill: float = 0.0) -> Tensor:

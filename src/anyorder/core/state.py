@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from anyorder.core.ragged import joined
+from anyorder.core.ragged import joined, used
 
 
 class View(NamedTuple):
@@ -31,7 +31,7 @@ class View(NamedTuple):
 
     def take(self, rows: Tensor) -> View:
         """These rows."""
-        return View(*(None if f is None else f[rows] for f in self))  # type: ignore[arg-type]
+        return View(*(None if f is None else f.index_select(0, rows) for f in self))  # type: ignore[arg-type]
 
     def trim(self, width: int) -> View:
         """The first `width` columns."""
@@ -90,10 +90,20 @@ class State:
         """(N,) number of open positions: the L that counts and schedules speak of."""
         return self.open.sum(-1)
 
+    @cached_property
+    def fresh(self) -> Tensor | None:
+        """(N,) bool: rows that have taken no step yet; None where there are none."""
+        return self.step == 0 if 0 in self.step.tolist() else None
+
+    @cached_property
+    def remaining(self) -> list[int] | None:
+        """The steps that each row has left; None: until nothing is masked."""
+        return None if self.budget is None else (self.budget - self.step).tolist()
+
     def but(self, **changes: Any) -> State:
         """A copy with other fields, as dataclasses.replace makes it, at a tenth of its time.
 
-        What is known of the open positions stays known if they are the same.
+        What is known of the open positions, or of steps, stays known if they are the same.
         """
         if not changes.keys() <= State.__dataclass_fields__.keys():
             raise TypeError(f"a state has no {', '.join(changes.keys() - State.__dataclass_fields__.keys())}")
@@ -103,6 +113,9 @@ class State:
         if "open" in changes:
             fields.pop("place", None)
             fields.pop("length", None)
+        if "step" in changes or "budget" in changes:
+            fields.pop("fresh", None)
+            fields.pop("remaining", None)
         new = object.__new__(State)
         new.__dict__.update(fields)
         return new
@@ -110,15 +123,15 @@ class State:
     def take(self, rows: Tensor) -> State:
         """Hypotheses `rows` (M,), repeats allowed."""
         return self.but(
-            tokens=self.tokens[rows],
-            open=self.open[rows],
-            logp=self.logp[rows],
-            score=self.score[rows],
-            seed=self.seed[rows],
-            row=self.row[rows],
-            step=self.step[rows],
-            budget=None if self.budget is None else self.budget[rows],
-            memory={k: v[rows] for k, v in self.memory.items()},
+            tokens=self.tokens.index_select(0, rows),
+            open=self.open.index_select(0, rows),
+            logp=self.logp.index_select(0, rows),
+            score=self.score.index_select(0, rows),
+            seed=self.seed.index_select(0, rows),
+            row=self.row.index_select(0, rows),
+            step=self.step.index_select(0, rows),
+            budget=None if self.budget is None else self.budget.index_select(0, rows),
+            memory={k: v.index_select(0, rows) for k, v in self.memory.items()},
             view=None if self.view is None else self.view.take(rows),
         )
 
@@ -154,15 +167,13 @@ class State:
         known = self.memory.get(key)
         if known is None:
             return torch.as_tensor(default, device=self.tokens.device)
-        fresh = self.step == 0
-        if not bool(fresh.any()):
+        if self.fresh is None:
             return known
-        return torch.where(fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)
+        return torch.where(self.fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)
 
     def trim(self) -> State:
         """Drop columns that are padding in every row (memory is per row, and stays)."""
-        used = (self.tokens != self.pad_id).any(0).nonzero()
-        width = int(used[-1]) + 1 if len(used) else 1
+        width = used(self.tokens != self.pad_id)
         if width == self.tokens.shape[1]:
             return self
         cut = {k: v[:, :width] if k.startswith("position:") else v for k, v in self.memory.items()}

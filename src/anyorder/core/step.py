@@ -23,6 +23,8 @@ from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import State, View
 
+_NOTHING = torch.tensor(0.0)  # a number would be made a tensor in every step
+
 
 class Step(NamedTuple):
     """One step of some of the rows: what was decided and what came of it."""
@@ -53,10 +55,9 @@ class _Task(NamedTuple):
     def states_only(self) -> bool:
         """Are positions judged by hidden states alone? Then symbols are read where they are written, nowhere else."""
         c = self.decoder.coordinates
-        plain = (
-            c.among.blank and c.conditionals == "visible" and not (self.decoder.edit.reads or self.ahead or self.top)
-        )
-        return plain and c.reads == {"hidden"}
+        if c.reads != {"hidden"}:
+            return False
+        return c.among.blank and c.conditionals == "visible" and not (self.decoder.edit.reads or self.ahead or self.top)
 
     def take(self, rows: Tensor, **changes: Any) -> _Task:
         left = None if self.left is None else self.left[rows]
@@ -111,6 +112,8 @@ def _choose(task: _Task, seen: View) -> tuple[Tensor, Tensor]:
     z, logz = task.decoder.coordinates.choose(task.state, seen, task.region)
     if task.left is None:
         return z, logz
+    if task.decoder.coordinates.certain:
+        return z | task.left, logz
     return z | task.left, logz.masked_fill(task.left.any(-1), 0.0)  # what has to be written is certain
 
 
@@ -153,13 +156,16 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     c, state = task.decoder.coordinates, task.state
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
-    gained = torch.where(written, view.logp, 0.0).cumsum(-1)[:, -1]  # left to right: padding changes no rounding
+    gains = torch.where(written, view.logp, _NOTHING)
+    # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
+    gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]
+    before = state.score if c.certain else state.score + logz
     known = new.view
     if task.ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
-    new = new.but(score=state.score + logz + gained, step=state.step + 1, memory=memory, view=known)
+    new = new.but(score=before + gained, step=state.step + 1, memory=memory, view=known)
     new = task.decoder.length.finish(new)
-    if state.budget is None:
+    if state.budget is None and not task.decoder.moves:
         _check_progress(state, new)
     return Edited(new, written)
 
@@ -168,9 +174,9 @@ def _check_progress(before: State, after: State) -> None:
     """Without a number of steps, every step has to change something, or there would be no end."""
     if after.tokens.shape != before.tokens.shape:
         return
-    same = ~((after.tokens != before.tokens) | (after.open != before.open)).any(-1)
-    if bool(same.any()):
-        n = int(same.nonzero()[0])
+    changed = (after.tokens != before.tokens) | (after.open != before.open)
+    if not all(moved := changed.any(-1).tolist()):
+        n = moved.index(False)
         raise ValueError(
             f"row {int(before.row[n])}, step {int(before.step[n])}: the step changed nothing, and the decoder has no "
             "number of steps to end at: give it `steps`, or a count and a region that write what is masked"
@@ -183,8 +189,8 @@ def _either(z: Tensor, more: Tensor | None) -> Tensor:
 
 def _joined(state: State) -> tuple[Tensor, Tensor] | None:
     """Rows whose view was kept from the step before, and rows that joined them since; None where no row did."""
-    new = state.step == 0
-    return ((~new).nonzero()[:, 0], new.nonzero()[:, 0]) if bool(new.any()) else None
+    new = state.fresh
+    return None if new is None else ((~new).nonzero()[:, 0], new.nonzero()[:, 0])
 
 
 def _together(a: Tensor, one: View, b: Tensor, other: View | None) -> View:

@@ -197,11 +197,11 @@ class Transformer(nn.Module):
         ):
             read = columns if i == last else None
             seen = mask if read is None else _rows_of(mask, read)
-            h = x if post else norm1(x)
-            q, k, v = own.project(h, None if read is None else at_columns(h, read))
+            kept, h = at_columns(x, read), x if post else norm1(x)
+            q, k, v = own.project(h, None if read is None else kept if post else at_columns(h, read))
             if cache is not None and positions is not None:
                 k, v = cache.put(i, positions, k, v)
-            x = self._sum(at_columns(x, read), own.attend(q, k, v, seen, causal), norm1)
+            x = self._sum(kept, own.attend(q, k, v, seen, causal), norm1)
             if memory is not None:
                 cross: Any = self.encoder_attn[i]
                 norm: Any = self.layer_norm15[i]

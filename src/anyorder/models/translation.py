@@ -44,7 +44,8 @@ def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Te
 
 def delimited(tokens: Tensor, special: SpecialIds, close: bool = True) -> tuple[Tensor, Tensor]:
     """(N, L) padded at row ends → `</s> tokens </s>` (N, L+2) padded likewise, and which of it is real, bool."""
-    out = F.pad(F.pad(tokens, (1, 0), value=special.eos), (0, 1), value=special.pad)
+    out = F.pad(tokens, (1, 1), value=special.pad)
+    out[:, 0] = special.eos
     if close:
         out.scatter_(1, out.ne(special.pad).sum(1, keepdim=True), special.eos)
     return out, out.ne(special.pad)
@@ -73,8 +74,11 @@ def columns_of(n: Tensor, i: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     if rows == 1:
         return i[None], torch.arange(len(i), device=i.device)
     counts = torch.bincount(n, minlength=rows)  # (N,)
+    most = int(counts.max())
+    if most == 1 and len(n) == rows:  # one of each row
+        return i[:, None], torch.zeros_like(i)
     starts = counts.cumsum(0) - counts
     slot = torch.arange(len(n), device=n.device) - starts[n]
-    columns = torch.zeros(rows, int(counts.max()), dtype=torch.int64, device=n.device)
+    columns = torch.zeros(rows, most, dtype=torch.int64, device=n.device)
     columns[n, slot] = i
     return columns, slot
