@@ -14,10 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "puzzles"))
 from colouring import Family, GraphModel, colourings
 from forms import BLANK, ZERO, Layout, forms
 from grids import Shape, filled, puzzles, scrambled, solutions
-from learning import HANDCRAFTED, Puzzle, PuzzleTask, run
-from masked import MaskedModel, Puzzles, fit
+from learning import HANDCRAFTED, Puzzle, PuzzleTask
+from masked import Puzzles, fit
 from sudoku import GridModel, UnitModel
-from table import columns, markdown
 
 from anyorder.core import Coordinates, Count, Decoder, Model, NoContext, Order, decode
 from anyorder.core.count import ONE
