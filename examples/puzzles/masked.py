@@ -89,14 +89,16 @@ def fit(
     seed: int = 0,
     most: float = 1.0,
     kept: Path | None = None,
+    planned: int = 0,
 ) -> float:
     """Cross-entropy at masked positions, their share uniform in 0 … `most`; returns the last smoothed loss.
 
-    With `kept` the state is written there every 200 steps, and a second call goes on from it, to the same end.
+    The learning rate rises and falls over the `planned` steps (0: over those that are made). With `kept` the
+    state is written there every 200 steps, and a second call goes on from it, to the same end.
     """
     g = torch.Generator().manual_seed(seed)
     optimiser = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=steps, pct_start=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=planned or steps, pct_start=0.1)
     start, smooth = 0, 0.0
     state = load_checkpoint(kept) if kept else None
     if state is not None:

@@ -67,7 +67,10 @@ class Recipe:
     most: float  # of a grid is masked while the model trains
     policy: Settings
     learning_rate: float = 3e-3
+    planned: int = 0  # steps of the learning rate's schedule, where training may stop before its end
     puzzles: int = 2000  # that the policy is trained on
+    validated: int = 500  # that it is chosen by
+    tested: int = 1000
 
 
 POLICY = Settings(
@@ -75,12 +78,20 @@ POLICY = Settings(
     hidden=256, attention=32, learning_rate=2e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=10,
 )  # fmt: skip
-LARGER = replace(POLICY, iterations=200, generations=64)
+LARGER = replace(
+    POLICY, iterations=120, generations=64, update_batch=512, hidden=128, attention=0, learning_rate=3e-3,
+    validate_every=20,
+)  # fmt: skip
+# fmt: off
 RECIPES = {
     4: Recipe(Shape(2, 2), GridModel, 4, 32, 1, 400, 128, 288, 1.0, POLICY),
     6: Recipe(Shape(2, 3), UnitModel, 10, 48, 3, 3000, 64, 2000, 0.8, LARGER),
-    9: Recipe(Shape(3, 3), UnitModel, 36, 64, 4, 6000, 32, 4000, 0.7, LARGER, learning_rate=2e-3),
+    9: Recipe(
+        Shape(3, 3), UnitModel, 32, 64, 4, 2800, 32, 4000, 0.7, LARGER,
+        learning_rate=2e-3, planned=6000, validated=100, tested=500,
+    ),
 }
+# fmt: on
 
 
 def all_grids(recipe: Recipe, rng: random.Random, g: torch.Generator) -> Tensor:
@@ -91,7 +102,7 @@ def all_grids(recipe: Recipe, rng: random.Random, g: torch.Generator) -> Tensor:
     return scrambled(recipe.shape, few.repeat(200, 1), g).unique(dim=0)
 
 
-def sudoku(size: int, seed: int, tested: int = 1000) -> Puzzle:
+def sudoku(size: int, seed: int) -> Puzzle:
     """The model, its training and the task."""
     recipe, rng = RECIPES[size], random.Random(seed)
     shape, g = recipe.shape, torch.Generator().manual_seed(seed)
@@ -105,18 +116,16 @@ def sudoku(size: int, seed: int, tested: int = 1000) -> Puzzle:
         solution = grids[torch.randint(len(grids), (count,), generator=g)]
         return Puzzles(NoContext(), puzzles(shape, solution, rng, recipe.clues), solution)
 
-    held_out = some(unseen, 500 + tested)
-    task = PuzzleTask(model, some(seen, recipe.puzzles), held_out.take(torch.arange(500)))
+    task = PuzzleTask(model, some(seen, recipe.puzzles), some(unseen, recipe.validated))
 
     def draw(g: torch.Generator) -> tuple[NoContext, Tensor]:
         grids = seen[torch.randint(len(seen), (recipe.batch,), generator=g)]
         return NoContext(), scrambled(shape, grids, g) if size > 4 else grids
 
     def train(kept: Path | None) -> float:
-        return fit(model, draw, recipe.steps, recipe.learning_rate, seed, recipe.most, kept)
+        return fit(model, draw, recipe.steps, recipe.learning_rate, seed, recipe.most, kept, recipe.planned)
 
-    test = held_out.take(torch.arange(500, 500 + tested))
-    return Puzzle(f"sudoku-{size}", model, train, task, test, recipe.policy)
+    return Puzzle(f"sudoku-{size}", model, train, task, some(unseen, recipe.tested), recipe.policy)
 
 
 if __name__ == "__main__":

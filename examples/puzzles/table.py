@@ -29,15 +29,18 @@ class Results:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.rows: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        return json.loads(self.path.read_text()) if self.path.exists() else {}
 
     def has(self, name: str, same: str) -> bool:
         """Was it measured, with puzzles and weights of this fingerprint?"""
-        return name in self.rows and self.rows[name]["same"] == same
+        return self.rows.get(name, {}).get("same") == same
 
     def put(self, name: str, same: str, solved: int, puzzles: int) -> None:
-        self.rows[name] = {"same": same, "solved": solved, "puzzles": puzzles}
-        write_atomically(self.path, json.dumps(self.rows, indent=1).encode())
+        rows = self.rows | {name: {"same": same, "solved": solved, "puzzles": puzzles}}
+        write_atomically(self.path, json.dumps(rows, indent=1).encode())
 
 
 def columns(out: Path, name: str, seeds: list[int] | None = None) -> list[Column]:
@@ -54,9 +57,9 @@ def columns(out: Path, name: str, seeds: list[int] | None = None) -> list[Column
 
 def markdown(parts: list[Column]) -> str:
     """A row for each order: its share, or the mean over seeds with the smallest and the largest."""
-    orders = list(dict.fromkeys(order for _, shares in parts for order in shares))
     last = [*NAMES.values(), "known best"]
-    orders.sort(key=lambda order: last.index(order) if order in last else -1)
+    found = dict.fromkeys(order for _, shares in parts for order in shares)
+    orders = [order for order in found if order not in last] + [order for order in last if order in found]
 
     def cell(shares: list[float]) -> str:
         mean = sum(shares) / len(shares) if shares else 0.0

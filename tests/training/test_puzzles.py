@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from dataclasses import replace
@@ -14,9 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "puzzles"))
 from colouring import Family, GraphModel, colourings
 from forms import BLANK, ZERO, Layout, forms
 from grids import Shape, filled, puzzles, scrambled, solutions
-from learning import HANDCRAFTED, Puzzle, PuzzleTask
+from learning import HANDCRAFTED, Puzzle, PuzzleTask, run
 from masked import Puzzles, fit
 from sudoku import GridModel, UnitModel
+from table import TITLES, Results, columns, markdown
 
 from anyorder.core import Coordinates, Count, Decoder, Model, NoContext, Order, decode
 from anyorder.core.count import ONE
@@ -135,3 +137,48 @@ def test_and_how_many_positions_a_pass_may_write(small: Puzzle) -> None:
     )
     assert done.steps.float().mean() < 2.2  # amounts, then totals; one at a time it would be four
     assert share(small, policy, policy.count) >= 0.95 * share(small, small.known or policy)
+
+
+def test_a_models_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole, halves = forms(0, Layout(2, 0, 3), steps=400), forms(0, Layout(2, 0, 3), steps=400)
+
+    def draw(g: torch.Generator) -> tuple[object, torch.Tensor]:
+        return Layout(2, 0, 3).draw(8, g, complete=False)
+
+    assert fit(halves.model, draw, 5, 3e-3, kept=tmp_path / "model.pt", planned=9) > 0
+    again = forms(1, Layout(2, 0, 3), steps=400)  # other weights, which the file replaces
+    assert fit(whole.model, draw, 9, 3e-3) == fit(again.model, draw, 9, 3e-3, kept=tmp_path / "model.pt")
+    for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_run_measures_every_order_once_and_prints_the_mean_over_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(seed: int) -> Puzzle:
+        puzzle = forms(seed, Layout(1, 0, 3), steps=20)
+        quick = {"iterations": 2, "generations": 16, "update_batch": 16, "updates": 1, "validate_every": 2}
+        test = puzzle.test.take(torch.arange(40))
+        return replace(puzzle, test=test, known=None, settings=replace(puzzle.settings, **quick))  # type: ignore[arg-type]
+
+    options = argparse.Namespace(seeds=[0, 1], method=["ppo", "imitation"], out=tmp_path)
+    run(make, options)
+    said = capsys.readouterr().out
+    assert "| order | forms, % of 2 seeds × 40 |" in said
+    assert [line.split(" | ")[0][2:] for line in said.splitlines()[2:]] == [*HANDCRAFTED, "learned", "planner"]
+    monkeypatch.setattr(Results, "put", lambda *a: pytest.fail("measured twice"))
+    run(make, options)
+    assert capsys.readouterr().out == said
+
+
+def test_the_table_joins_puzzles_and_leaves_gaps(tmp_path: Path) -> None:
+    for name, seed, order, solved in [
+        ("forms", 0, "margin", 1),
+        ("forms", 1, "margin", 3),
+        ("colouring", 0, "known", 2),
+    ]:
+        (tmp_path / f"{name}-{seed}").mkdir()
+        Results(tmp_path / f"{name}-{seed}" / "solved.json").put(order, "", solved, 4)
+    lines = markdown([c for name in TITLES for c in columns(tmp_path, name)]).splitlines()
+    assert lines[0] == "| order | forms, % of 2 seeds × 4 | colouring, % of 4 |"
+    assert lines[2:] == ["| margin | 50.0 (25.0–75.0) |  |", "| known |  | 50.0 |"]
