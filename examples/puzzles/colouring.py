@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from learning import Puzzle, PuzzleTask, arguments, run
+from learning import Puzzle, PuzzleTask, arguments, main
 from masked import MaskedModel, Puzzles, fit
 from sudoku import POLICY
 from torch import Tensor
@@ -111,4 +111,4 @@ def colouring(seed: int, family: Family | None = None, steps: int = 500, puzzles
 
 
 if __name__ == "__main__":
-    run(colouring, arguments(__doc__))
+    main(colouring, arguments(__doc__))

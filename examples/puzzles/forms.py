@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from learning import Puzzle, PuzzleTask, arguments, run
+from learning import Puzzle, PuzzleTask, arguments, main
 from masked import MaskedModel, Puzzles, fit
 from torch import Tensor, nn
 
@@ -92,7 +92,7 @@ class FormModel(MaskedModel):
 
 
 SETTINGS = Settings(
-    iterations=60, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
+    iterations=30, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
     hidden=256, learning_rate=1e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=10,
 )  # fmt: skip
@@ -116,4 +116,4 @@ def forms(seed: int, layout: Layout | None = None, steps: int = 2500) -> Puzzle:
 
 
 if __name__ == "__main__":
-    run(forms, arguments(__doc__))
+    main(forms, arguments(__doc__))

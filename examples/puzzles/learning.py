@@ -26,6 +26,7 @@ from anyorder.core.count import ONE, Count
 from anyorder.core.decoder import Decoder
 from anyorder.core.state import State
 from anyorder.core.symbols import Symbols
+from anyorder.errors import AnyorderError
 from anyorder.models.policy import Policy
 from anyorder.training.learn_order import learn
 from anyorder.training.ppo import Settings
@@ -109,6 +110,14 @@ def arguments(about: str | None, size: tuple[int, ...] = ()) -> argparse.Namespa
         "--out", type=Path, default=Path("runs/puzzles"), help="folder to keep everything in; default: runs/puzzles"
     )
     return parser.parse_args()
+
+
+def main(make: Callable[[int], Puzzle], options: argparse.Namespace) -> None:
+    """`run`, with a sentence in the place of a traceback where a folder holds something else."""
+    try:
+        run(make, options)
+    except AnyorderError as error:
+        raise SystemExit(str(error)) from None
 
 
 def run(make: Callable[[int], Puzzle], options: argparse.Namespace) -> None:

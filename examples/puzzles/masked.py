@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from anyorder.training.checkpoint import load_checkpoint, save_checkpoint
+from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
 from anyorder.training.progress import ProgressBar
 
 Draw = Callable[[torch.Generator], tuple[Any, Tensor]]  # a batch: inputs, and the symbols (B, L)
@@ -102,6 +102,8 @@ def fit(
     start, smooth = 0, 0.0
     state = load_checkpoint(kept) if kept else None
     if state is not None:
+        if state["step"] > steps or state["schedule"]["total_steps"] != schedule.total_steps:
+            raise TrainingError(f"{kept} was trained for another number of steps: delete it, or use another folder")
         for part, was in ((model, "model"), (optimiser, "optimiser"), (schedule, "schedule")):
             part.load_state_dict(state[was])
         g.set_state(state["generator"])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from grids import Shape, filled, puzzles, scrambled
-from learning import Puzzle, PuzzleTask, arguments, run
+from learning import Puzzle, PuzzleTask, arguments, main
 from masked import MaskedModel, Puzzles, fit
 from torch import Tensor, nn
 
@@ -74,17 +74,17 @@ class Recipe:
 
 
 POLICY = Settings(
-    iterations=300, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=0.3, value_weight=0.0,
-    hidden=256, attention=32, learning_rate=2e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
-    validate_every=10,
+    iterations=200, generations=256, group=8, buffer=0, update_batch=1024, updates=16, gamma=0.0, value_weight=0.0,
+    hidden=64, learning_rate=1e-2, entropy=0.003, entropy_end=0.0, cooldown=True, reward="right-symbols",
+    validate_every=20,
 )  # fmt: skip
 LARGER = replace(
-    POLICY, iterations=120, generations=64, update_batch=512, hidden=128, attention=0, learning_rate=3e-3,
-    validate_every=20,
+    POLICY, iterations=120, generations=64, update_batch=512, updates=8, gamma=0.3, hidden=128, learning_rate=3e-3,
+    entropy=0.01,
 )  # fmt: skip
 # fmt: off
 RECIPES = {
-    4: Recipe(Shape(2, 2), GridModel, 4, 32, 1, 400, 128, 288, 1.0, POLICY),
+    4: Recipe(Shape(2, 2), GridModel, 4, 32, 1, 1200, 128, 288, 1.0, POLICY),
     6: Recipe(Shape(2, 3), UnitModel, 10, 48, 3, 3000, 64, 2000, 0.8, LARGER),
     9: Recipe(
         Shape(3, 3), UnitModel, 32, 64, 4, 2800, 32, 4000, 0.7, LARGER,
@@ -130,4 +130,4 @@ def sudoku(size: int, seed: int) -> Puzzle:
 
 if __name__ == "__main__":
     options = arguments(__doc__, tuple(RECIPES))
-    run(lambda seed: sudoku(options.size, seed), options)
+    main(lambda seed: sudoku(options.size, seed), options)

@@ -22,6 +22,7 @@ from table import TITLES, Results, columns, markdown
 
 from anyorder.core import Coordinates, Count, Decoder, Model, NoContext, Order, decode
 from anyorder.core.count import ONE
+from anyorder.training.checkpoint import TrainingError
 from anyorder.training.ppo import PolicyTrainer
 
 
@@ -150,6 +151,8 @@ def test_a_models_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert fit(whole.model, draw, 9, 3e-3) == fit(again.model, draw, 9, 3e-3, kept=tmp_path / "model.pt")
     for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
         assert torch.equal(one, other)
+    with pytest.raises(TrainingError, match="another number of steps"):
+        fit(again.model, draw, 8, 3e-3, kept=tmp_path / "model.pt")
 
 
 def test_a_run_measures_every_order_once_and_prints_the_mean_over_seeds(
