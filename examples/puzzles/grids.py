@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor
 
 
@@ -103,7 +105,8 @@ def scrambled(shape: Shape, grids: Tensor, g: torch.Generator) -> Tensor:
 def puzzles(shape: Shape, grids: Tensor, rng: random.Random, clues: int) -> Tensor:
     """Each solved grid with cells removed (0) in random order while the solution stays unique, down to `clues`."""
     out = []
-    for solved in grids.tolist():
+    shown = Console(stderr=True)
+    for solved in track(grids.tolist(), "puzzles", console=shown, transient=True, disable=not shown.is_terminal):
         order = rng.sample(range(shape.cells), shape.cells)
         at_once = order[: shape.cells - clues]
         grid = [0 if cell in at_once else v for cell, v in enumerate(solved)]

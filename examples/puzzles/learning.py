@@ -148,8 +148,8 @@ def trained(puzzle: Puzzle, method: str, seed: int, folder: Path) -> Policy:
 
 def compare(puzzle: Puzzle, orders: dict[str, Order], folder: Path) -> None:
     """Solve the test's puzzles in each order; what was measured before with the same weights is kept."""
-    results = Results(folder / "solved.json")
-    for name, order in track(orders.items(), "orders", console=Console(stderr=True), transient=True):
+    results, shown = Results(folder / "solved.json"), Console(stderr=True)
+    for name, order in track(orders.items(), "orders", console=shown, transient=True, disable=not shown.is_terminal):
         weights = [*puzzle.model.state_dict().values()]
         weights += [*order.state_dict().values()] if isinstance(order, Policy) else []
         same = hashlib.sha256(b"".join(w.numpy().tobytes() for w in [*puzzle.test[1:], *weights])).hexdigest()[:16]

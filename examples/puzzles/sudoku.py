@@ -78,17 +78,14 @@ POLICY = Settings(
     hidden=64, learning_rate=1e-2, entropy=0.003, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=20,
 )  # fmt: skip
-LARGER = replace(
-    POLICY, iterations=120, generations=64, update_batch=512, updates=8, gamma=0.3, hidden=128, learning_rate=3e-3,
-    entropy=0.01,
-)  # fmt: skip
+LARGER = replace(POLICY, iterations=60, generations=32, update_batch=512, validate_every=15)
 # fmt: off
 RECIPES = {
     4: Recipe(Shape(2, 2), GridModel, 4, 32, 1, 1200, 128, 288, 1.0, POLICY),
     6: Recipe(Shape(2, 3), UnitModel, 10, 48, 3, 3000, 64, 2000, 0.8, LARGER),
     9: Recipe(
         Shape(3, 3), UnitModel, 32, 64, 4, 2800, 32, 4000, 0.7, LARGER,
-        learning_rate=2e-3, planned=6000, validated=100, tested=500,
+        learning_rate=2e-3, planned=6000, puzzles=500, validated=100, tested=400,
     ),
 }
 # fmt: on
