@@ -74,7 +74,7 @@ class Recipe:
 
 
 POLICY = Settings(
-    iterations=200, generations=256, group=8, buffer=0, update_batch=1024, updates=16, gamma=0.0, value_weight=0.0,
+    iterations=120, generations=256, group=8, buffer=0, update_batch=1024, updates=16, gamma=0.0, value_weight=0.0,
     hidden=64, learning_rate=1e-2, entropy=0.003, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=20,
 )  # fmt: skip
