@@ -85,7 +85,7 @@ RECIPES = {
     6: Recipe(Shape(2, 3), UnitModel, 10, 48, 3, 3000, 64, 2000, 0.8, LARGER),
     9: Recipe(
         Shape(3, 3), UnitModel, 32, 64, 4, 2800, 32, 4000, 0.7, LARGER,
-        learning_rate=2e-3, planned=6000, puzzles=500, validated=100, tested=400,
+        learning_rate=2e-3, planned=6000, puzzles=500, validated=100, tested=300,
     ),
 }
 # fmt: on
