@@ -28,6 +28,7 @@ from anyorder.core.state import State
 from anyorder.core.symbols import Symbols
 from anyorder.errors import AnyorderError
 from anyorder.models.policy import Policy
+from anyorder.training.checkpoint import load_checkpoint
 from anyorder.training.learn_order import learn
 from anyorder.training.ppo import Settings
 from anyorder.training.rollout import Episodes
@@ -109,6 +110,9 @@ def arguments(about: str | None, size: tuple[int, ...] = ()) -> argparse.Namespa
     parser.add_argument(
         "--out", type=Path, default=Path("runs/puzzles"), help="folder to keep everything in; default: runs/puzzles"
     )
+    parser.add_argument(
+        "--measure", action="store_true", help="train no policy any further: measure the best one of each run so far"
+    )
     return parser.parse_args()
 
 
@@ -129,7 +133,8 @@ def run(make: Callable[[int], Puzzle], options: argparse.Namespace) -> None:
         loss = puzzle.fit(folder / "model.pt")
         say(f"{folder.name}: the model's loss is {loss:.3f}; {time.monotonic() - started:.0f} seconds")
         for method in options.method:
-            compare(puzzle, {NAMES[method]: trained(puzzle, method, seed, folder / method)}, folder)
+            learned = (so_far if options.measure else trained)(puzzle, method, seed, folder / method)
+            compare(puzzle, {NAMES[method]: learned} if learned else {}, folder)
         compare(puzzle, HANDCRAFTED | ({"known best": puzzle.known} if puzzle.known else {}), folder)
         say(f"{folder.name}: {time.monotonic() - started:.0f} seconds")
     print(markdown(columns(options.out, puzzle.name, options.seeds)))
@@ -144,6 +149,17 @@ def trained(puzzle: Puzzle, method: str, seed: int, folder: Path) -> Policy:
     policy = learn(puzzle.task, settings.policy(puzzle.model.width, about), settings, folder, NAMES[method])
     policy.save(folder / "policy.safetensors")
     return policy
+
+
+def so_far(puzzle: Puzzle, method: str, seed: int, folder: Path) -> Policy | None:
+    """The best policy of a run that is under way or was stopped; none where no checkpoint was written."""
+    state = load_checkpoint(folder / "checkpoint.pt")
+    if state is None:
+        return None
+    policy = replace(puzzle.settings, seed=seed).policy(puzzle.model.width, {})
+    policy.load_state_dict(state["best_weights"])
+    say(f"{folder}: {state['iteration']} of {state['settings']['iterations']} iterations")
+    return policy.eval()
 
 
 def compare(puzzle: Puzzle, orders: dict[str, Order], folder: Path) -> None:

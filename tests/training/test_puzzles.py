@@ -164,14 +164,16 @@ def test_a_run_measures_every_order_once_and_prints_the_mean_over_seeds(
         test = puzzle.test.take(torch.arange(40))
         return replace(puzzle, test=test, known=None, settings=replace(puzzle.settings, **quick))  # type: ignore[arg-type]
 
-    options = argparse.Namespace(seeds=[0, 1], method=["ppo", "imitation"], out=tmp_path)
+    options = argparse.Namespace(seeds=[0, 1], method=["ppo", "imitation"], out=tmp_path, measure=False)
     run(make, options)
     said = capsys.readouterr().out
     assert "| order | forms, % of 2 seeds × 40 |" in said
     assert [line.split(" | ")[0][2:] for line in said.splitlines()[2:]] == [*HANDCRAFTED, "learned", "planner"]
     monkeypatch.setattr(Results, "put", lambda *a: pytest.fail("measured twice"))
-    run(make, options)
-    assert capsys.readouterr().out == said
+    for measure in (False, True):
+        options.measure = measure
+        run(make, options)
+        assert capsys.readouterr().out == said
 
 
 def test_the_table_joins_puzzles_and_leaves_gaps(tmp_path: Path) -> None:
