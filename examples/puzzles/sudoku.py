@@ -4,7 +4,7 @@ A puzzle has exactly one solution. The 4×4 model learns from scratch what rows,
 ones an attention head sees a cell's row, one its column, one its box and one everything.
 
     python examples/puzzles/sudoku.py            4×4, a few minutes on a core; run again to go on
-    python examples/puzzles/sudoku.py --size 9   9×9, about an hour
+    python examples/puzzles/sudoku.py --size 9   9×9, longer
 """
 
 from __future__ import annotations
