@@ -9,10 +9,12 @@ a node's neighbours only, the others every node. A puzzle has exactly one soluti
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from learning import MaskedModel, Puzzle, Puzzles, PuzzleTask, arguments, fit, run
+from learning import Puzzle, PuzzleTask, arguments, main
+from masked import MaskedModel, Puzzles, fit
 from sudoku import POLICY
 from torch import Tensor
 
@@ -87,32 +89,26 @@ def colourings(near: list[list[int]], colour: list[int], colours: int, limit: in
 class GraphModel(MaskedModel):
     """A masked model whose position encoding is the graph: who sees whom."""
 
-    def __init__(self, colours: int, width: int, layers: int, heads: int = 4) -> None:
-        super().__init__(colours + 1, MASK, width, layers, heads)
-        self.heads = heads
+    def __init__(self, colours: int, width: int, layers: int) -> None:
+        super().__init__(colours + 1, MASK, width, layers)
 
-    def hidden(self, context: Graphs, tokens: Tensor) -> Tensor:
-        length = tokens.shape[1]
-        near = context.edges | torch.eye(length, dtype=torch.bool)  # itself too, or a node without neighbours sees none
-        sees = torch.stack([near, torch.ones_like(near)], 1).repeat(1, self.heads // 2, 1, 1)  # (N, H, L, L)
-        away = torch.zeros(sees.shape).masked_fill(~sees, -torch.inf)
-        states: Tensor = self.body(self.symbol(tokens), mask=away.view(-1, length, length))
-        return states
+    def sees(self, context: Graphs) -> Tensor:
+        near = context.edges | torch.eye(context.edges.shape[1], dtype=torch.bool)  # itself too: every node sees one
+        return torch.stack([near, torch.ones_like(near)], 1).repeat(1, self.heads // 2, 1, 1)  # (N, H, L, L)
 
 
 def colouring(seed: int, family: Family | None = None, steps: int = 500, puzzles: int = 2000) -> Puzzle:
     """The model, its training and the task."""
     family = family or Family()
     torch.manual_seed(seed)
-    model, g = GraphModel(family.colours, 32, 1), torch.Generator().manual_seed(seed)
+    model = GraphModel(family.colours, 32, 1)
     task = PuzzleTask(model, family.puzzles(puzzles, 1), family.puzzles(500, 2))
 
-    def train() -> float:
-        return fit(model, lambda: family.draw(128, g), steps, 3e-3, seed)
+    def train(kept: Path | None) -> float:
+        return fit(model, lambda g: family.draw(128, g), steps, 3e-3, seed, kept=kept)
 
     return Puzzle("colouring", model, train, task, family.puzzles(1000, 3), POLICY)
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    run(colouring(options.seed), options)
+    main(colouring, arguments(__doc__))

@@ -17,10 +17,12 @@ if it writes each amount before its total, and the balance from line 1 on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from learning import MaskedModel, Puzzle, Puzzles, PuzzleTask, arguments, fit, run
+from learning import Puzzle, PuzzleTask, arguments, main
+from masked import MaskedModel, Puzzles, fit
 from torch import Tensor, nn
 
 from anyorder.core import Feature
@@ -90,7 +92,7 @@ class FormModel(MaskedModel):
 
 
 SETTINGS = Settings(
-    iterations=60, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
+    iterations=30, generations=256, group=8, buffer=0, update_batch=1024, updates=8, gamma=1.0, value_weight=0.0,
     hidden=256, learning_rate=1e-3, entropy=0.01, entropy_end=0.0, cooldown=True, reward="right-symbols",
     validate_every=10,
 )  # fmt: skip
@@ -100,19 +102,18 @@ def forms(seed: int, layout: Layout | None = None, steps: int = 2500) -> Puzzle:
     """The model, its training and the task."""
     layout = layout or Layout()
     torch.manual_seed(seed)
-    model, g = FormModel(layout, 48, 1), torch.Generator().manual_seed(seed)
+    model = FormModel(layout, 48, 1)
     test = layout.puzzles(2000, 3)
     task = PuzzleTask(model, layout.puzzles(20_000, 1), layout.puzzles(500, 2), ban=(BLANK,))
 
     def rank(state: State, view: View) -> Tensor:
         return layout.rank(test.context.field[state.row])
 
-    def train() -> float:
-        return fit(model, lambda: layout.draw(128, g, complete=False), steps, 3e-3, seed)
+    def train(kept: Path | None) -> float:
+        return fit(model, lambda g: layout.draw(128, g, complete=False), steps, 3e-3, seed, kept=kept)
 
     return Puzzle("forms", model, train, task, test, SETTINGS, Feature("known best", rank))
 
 
 if __name__ == "__main__":
-    options = arguments(__doc__)
-    run(forms(options.seed), options)
+    main(forms, arguments(__doc__))

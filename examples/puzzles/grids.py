@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
+from rich.console import Console
+from rich.progress import track
 from torch import Tensor
 
 
@@ -79,16 +81,15 @@ def solutions(shape: Shape, grid: list[int], limit: int = 2, rng: random.Random 
     return found
 
 
-def random_grids(shape: Shape, count: int, rng: random.Random, seeds: int = 200) -> Tensor:
-    """Solved grids (count, cells), symbols 1..side.
+def filled(shape: Shape, count: int, rng: random.Random) -> Tensor:
+    """Solved grids (count, cells), symbols 1..side, each by a randomised search of its own."""
+    return torch.tensor([solutions(shape, [0] * shape.cells, 1, rng)[0] for _ in range(count)])
 
-    `seeds` grids are filled by randomised search; each result is one of them under a random symmetry of Sudoku
-    (symbols renamed, bands, stacks, and rows and columns inside them permuted), which keeps this fast.
-    """
-    base = torch.tensor([solutions(shape, [0] * shape.cells, 1, rng)[0] for _ in range(min(seeds, count))])
-    g = torch.Generator().manual_seed(rng.randrange(2**31))
-    n, down, across = shape.side, shape.down, shape.across
-    picked = base[torch.randint(len(base), (count,), generator=g)].view(count, n, n) - 1
+
+def scrambled(shape: Shape, grids: Tensor, g: torch.Generator) -> Tensor:
+    """Each solved grid under a random symmetry of Sudoku: symbols renamed, bands, stacks and their lines permuted."""
+    count, n, down, across = len(grids), shape.side, shape.down, shape.across
+    square = grids.view(count, n, n) - 1
 
     def lines(groups: int, size: int) -> Tensor:  # (count, n): groups shuffled, and lines shuffled within groups
         outer = torch.rand(count, groups, generator=g).argsort(-1)
@@ -97,17 +98,23 @@ def random_grids(shape: Shape, count: int, rng: random.Random, seeds: int = 200)
 
     rows, columns = lines(n // down, down), lines(n // across, across)
     names = torch.rand(count, n, generator=g).argsort(-1) + 1
-    picked = picked.gather(1, rows[:, :, None].expand(-1, -1, n)).gather(2, columns[:, None, :].expand(-1, n, -1))
-    return names.gather(1, picked.reshape(count, -1))
+    square = square.gather(1, rows[:, :, None].expand(-1, -1, n)).gather(2, columns[:, None, :].expand(-1, n, -1))
+    return names.gather(1, square.reshape(count, -1))
 
 
 def puzzles(shape: Shape, grids: Tensor, rng: random.Random, clues: int) -> Tensor:
     """Each solved grid with cells removed (0) in random order while the solution stays unique, down to `clues`."""
     out = []
-    for solved in grids.tolist():
-        grid = list(solved)
-        left = shape.cells
-        for cell in rng.sample(range(shape.cells), shape.cells):
+    shown = Console(stderr=True)
+    for solved in track(grids.tolist(), "puzzles", console=shown, transient=True, disable=not shown.is_terminal):
+        order = rng.sample(range(shape.cells), shape.cells)
+        at_once = order[: shape.cells - clues]
+        grid = [0 if cell in at_once else v for cell, v in enumerate(solved)]
+        if len(solutions(shape, grid)) == 1:  # then so had every step on the way here
+            out.append(grid)
+            continue
+        grid, left = list(solved), shape.cells
+        for cell in order:
             if left <= clues:
                 break
             kept, grid[cell] = grid[cell], 0

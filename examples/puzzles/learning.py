@@ -7,24 +7,28 @@ held-out puzzles with the same model, so that only the order in which positions 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import torch
+from masked import MaskedModel, Puzzles
 from rich.console import Console
-from rich.table import Table
-from torch import Tensor, nn
+from rich.progress import track
+from table import NAMES, Results, columns, markdown
+from torch import Tensor
 
-from anyorder.core import Order, Symbols, begin, confidence, decode, leftmost, logp, margin, negent, random
+from anyorder.core import Order, begin, confidence, decode, leftmost, logp, margin, negent, random
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE, Count
 from anyorder.core.decoder import Decoder
 from anyorder.core.state import State
+from anyorder.core.symbols import Symbols
+from anyorder.errors import AnyorderError
 from anyorder.models.policy import Policy
-from anyorder.training.checkpoint import load_checkpoint, save_checkpoint
+from anyorder.training.checkpoint import load_checkpoint
 from anyorder.training.learn_order import learn
 from anyorder.training.ppo import Settings
 from anyorder.training.rollout import Episodes
@@ -32,82 +36,14 @@ from anyorder.training.rollout import Episodes
 HANDCRAFTED: dict[str, Order] = {
     "uniform": random,
     "left2right": leftmost,
+    "least2most": logp,
     "confidence": confidence,
     "margin": margin,
     "entropy": negent,
     "easy-first": negent + logp,
     "hard-first": -negent + -logp,
-    "least2most": logp,
     "least confident": -confidence,
 }
-
-
-class Puzzles(NamedTuple):
-    """N canvases, what they should become, and the inputs of each."""
-
-    context: Any  # has take(rows), as the engine's contexts have
-    canvas: Tensor  # (N, L), the model's mask_id where nothing is written
-    solution: Tensor  # (N, L)
-
-    def take(self, rows: Tensor) -> Puzzles:
-        return Puzzles(self.context.take(rows), self.canvas[rows], self.solution[rows])
-
-
-class MaskedModel(nn.Module):
-    """A Transformer over the sum of embeddings that `embed` gives: p(symbol at each position | what is written)."""
-
-    def __init__(self, symbols: int, mask_id: int, width: int, layers: int, heads: int = 4) -> None:
-        super().__init__()
-        self.mask_id, self.pad_id, self.width = mask_id, symbols, width
-        layer = nn.TransformerEncoderLayer(
-            width, heads, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
-        )
-        self.symbol = nn.Embedding(symbols + 1, width)
-        self.body = nn.TransformerEncoder(layer, layers, nn.LayerNorm(width), enable_nested_tensor=False)
-        self.head = nn.Linear(width, symbols + 1)
-
-    def encode(self, source: Any) -> Any:
-        return source
-
-    def embed(self, context: Any) -> Tensor:
-        """What is known of each position beside its symbol: (N, L, width), or (L, width) for all rows."""
-        raise NotImplementedError
-
-    def hidden(self, context: Any, tokens: Tensor) -> Tensor:
-        """(N, L) → (N, L, width)"""
-        states: Tensor = self.body(self.symbol(tokens) + self.embed(context))
-        return states
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(M, width) → (M, symbols + 1); <mask> and padding are no symbols to write."""
-        logits: Tensor = self.head(hidden)
-        return logits.index_fill(-1, torch.tensor([self.mask_id, self.pad_id]), -torch.inf)
-
-
-def fit(model: MaskedModel, draw: Callable[[], tuple[Any, Tensor]], steps: int, lr: float, seed: int = 0) -> float:
-    """Cross-entropy at masked positions, their share uniform in 0–100 %; returns the last smoothed loss.
-
-    `draw` gives a batch: inputs, and the symbols (B, L).
-    """
-    g = torch.Generator().manual_seed(seed)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, lr, total_steps=steps, pct_start=0.1)
-    smooth = 0.0
-    model.train()
-    for step in range(steps):
-        context, solved = draw()
-        masked = torch.rand(solved.shape, generator=g) < torch.rand(len(solved), 1, generator=g)
-        masked[0, 0] = True  # something to learn from in any batch
-        hidden = model.hidden(context, solved.masked_fill(masked, model.mask_id))
-        loss = nn.functional.cross_entropy(model.logits(hidden[masked]), solved[masked])
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        schedule.step()
-        smooth = loss.item() if step == 0 else 0.98 * smooth + 0.02 * loss.item()
-    model.eval()
-    return smooth
 
 
 class PuzzleTask:
@@ -142,50 +78,101 @@ class PuzzleTask:
 
 @dataclass(frozen=True)
 class Puzzle:
-    """What one example brings along."""
+    """What one example brings along, for one seed."""
 
     name: str
     model: MaskedModel
-    fit: Callable[[], float]  # trains the model
-    task: PuzzleTask
-    test: Puzzles
+    fit: Callable[[Path | None], float]  # trains the model, its state kept in a file
+    task: PuzzleTask  # with puzzles to train the policy on, and others to choose it by
+    test: Puzzles  # that nothing is trained on or chosen by
     settings: Settings
     known: Order | None = None  # a best order, where one is known
 
 
 def arguments(about: str | None, size: tuple[int, ...] = ()) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(about or "").split("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=about,
+        epilog="Run again, a command goes on where it stopped, and repeats what it has measured. "
+        "`python examples/puzzles/table.py` joins the columns of all puzzles.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     if size:
-        parser.add_argument("--size", type=int, default=size[0], choices=size)
-    parser.add_argument("--method", choices=["ppo", "reinforce", "imitation"], help="other than the example's own")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="folder to keep the model and the policy in")
-    parser.add_argument("--seed", type=int, default=0)
+        parser.add_argument("--size", type=int, default=size[0], choices=size, help="side of the grid")
+    parser.add_argument(
+        "--method",
+        nargs="+",
+        default=["ppo", "imitation"],
+        choices=list(NAMES),
+        help="how to learn the order: ppo or reinforce (from the reward alone), or imitation (a planner that is shown "
+        "in each state a position whose greedy symbol is right); default: ppo imitation",
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="one model, policy and test each; default: 0")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/puzzles"), help="folder to keep everything in; default: runs/puzzles"
+    )
+    parser.add_argument(
+        "--measure", action="store_true", help="train no policy any further: measure the best one of each run so far"
+    )
     return parser.parse_args()
 
 
-def run(puzzle: Puzzle, options: argparse.Namespace) -> None:
-    """Train the model and its policy (or go on where an earlier run stopped), then compare the orders."""
-    started, folder = time.monotonic(), options.out / f"{puzzle.name}-{options.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    console = Console(stderr=True)
-    kept = load_checkpoint(folder / "model.pt")
-    if kept is None:
-        console.print(f"model: loss {puzzle.fit():.3f}, {time.monotonic() - started:.0f} seconds")
-        save_checkpoint(folder / "model.pt", puzzle.model.state_dict())
-    else:
-        puzzle.model.load_state_dict(kept)
-    puzzle.model.eval()
-    settings = replace(puzzle.settings, seed=options.seed, method=options.method or puzzle.settings.method)
-    about = {"model": puzzle.name, "method": settings.method, "reward": settings.reward}
-    policy = learn(puzzle.task, settings.policy(puzzle.model.width, about), settings, folder, puzzle.name)
+def main(make: Callable[[int], Puzzle], options: argparse.Namespace) -> None:
+    """`run`, with a sentence in the place of a traceback where a folder holds something else."""
+    try:
+        run(make, options)
+    except AnyorderError as error:
+        raise SystemExit(str(error)) from None
+
+
+def run(make: Callable[[int], Puzzle], options: argparse.Namespace) -> None:
+    """For each seed the model, its policies and the comparison; then the table over seeds."""
+    for seed in options.seeds:
+        puzzle, started = make(seed), time.monotonic()
+        folder = options.out / f"{puzzle.name}-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        loss = puzzle.fit(folder / "model.pt")
+        say(f"{folder.name}: the model's loss is {loss:.3f}; {time.monotonic() - started:.0f} seconds")
+        for method in options.method:
+            learned = (so_far if options.measure else trained)(puzzle, method, seed, folder / method)
+            compare(puzzle, {NAMES[method]: learned} if learned else {}, folder)
+        compare(puzzle, HANDCRAFTED | ({"known best": puzzle.known} if puzzle.known else {}), folder)
+        say(f"{folder.name}: {time.monotonic() - started:.0f} seconds")
+    print(markdown(columns(options.out, puzzle.name, options.seeds)))
+
+
+def trained(puzzle: Puzzle, method: str, seed: int, folder: Path) -> Policy:
+    """The policy of a method, from its folder or trained there. A planner is shown, so it needs a third of the time."""
+    settings = replace(puzzle.settings, seed=seed, method=method)  # type: ignore[arg-type]
+    if method == "imitation":
+        settings = replace(settings, iterations=settings.iterations // 3)
+    about = {"model": puzzle.name, "method": method, "reward": settings.reward}
+    policy = learn(puzzle.task, settings.policy(puzzle.model.width, about), settings, folder, NAMES[method])
     policy.save(folder / "policy.safetensors")
-    compare(puzzle, policy)
-    console.print(f"{time.monotonic() - started:.0f} seconds")
+    return policy
 
 
-def compare(puzzle: Puzzle, policy: Policy) -> None:
-    orders = HANDCRAFTED | {"learned": policy} | ({"known best": puzzle.known} if puzzle.known else {})
-    table = Table("order", "solved, %", title=f"{puzzle.name}: {len(puzzle.test.canvas)} held-out puzzles")
-    for name, order in orders.items():
-        table.add_row(name, f"{100 * float(puzzle.task.solved(order, puzzle.test).float().mean()):.1f}")
-    Console().print(table)
+def so_far(puzzle: Puzzle, method: str, seed: int, folder: Path) -> Policy | None:
+    """The best policy of a run that is under way or was stopped; none where no checkpoint was written."""
+    state = load_checkpoint(folder / "checkpoint.pt")
+    if state is None:
+        return None
+    policy = replace(puzzle.settings, seed=seed).policy(puzzle.model.width, {})
+    policy.load_state_dict(state["best_weights"])
+    say(f"{folder}: {state['iteration']} of {state['settings']['iterations']} iterations")
+    return policy.eval()
+
+
+def compare(puzzle: Puzzle, orders: dict[str, Order], folder: Path) -> None:
+    """Solve the test's puzzles in each order; what was measured before with the same weights is kept."""
+    results, shown = Results(folder / "solved.json"), Console(stderr=True)
+    for name, order in track(orders.items(), "orders", console=shown, transient=True, disable=not shown.is_terminal):
+        weights = [*puzzle.model.state_dict().values()]
+        weights += [*order.state_dict().values()] if isinstance(order, Policy) else []
+        same = hashlib.sha256(b"".join(w.numpy().tobytes() for w in [*puzzle.test[1:], *weights])).hexdigest()[:16]
+        if not results.has(name, same):
+            solved = puzzle.task.solved(order, puzzle.test)
+            results.put(name, same, int(solved.sum()), len(solved))
+
+
+def say(text: str) -> None:
+    Console(stderr=True).print(text, highlight=False)

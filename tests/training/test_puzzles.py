@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from dataclasses import replace
@@ -13,18 +14,21 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "puzzles"))
 from colouring import Family, GraphModel, colourings
 from forms import BLANK, ZERO, Layout, forms
-from grids import Shape, puzzles, random_grids, solutions
-from learning import HANDCRAFTED, Puzzle, Puzzles, PuzzleTask, fit
-from sudoku import GridModel
+from grids import Shape, filled, puzzles, scrambled, solutions
+from learning import HANDCRAFTED, Puzzle, PuzzleTask, run
+from masked import Puzzles, fit
+from sudoku import GridModel, UnitModel
+from table import TITLES, Results, columns, markdown
 
 from anyorder.core import Coordinates, Count, Decoder, Model, NoContext, Order, decode
 from anyorder.core.count import ONE
+from anyorder.training.checkpoint import TrainingError
 from anyorder.training.ppo import PolicyTrainer
 
 
 @pytest.mark.parametrize("shape", [Shape(2, 2), Shape(2, 3), Shape(3, 3)])
 def test_every_row_column_and_box_holds_every_symbol(shape: Shape) -> None:
-    grids = random_grids(shape, 20, random.Random(0), seeds=3)
+    grids = scrambled(shape, filled(shape, 3, random.Random(0)).repeat(7, 1), torch.Generator().manual_seed(0))
     for kind in range(3):
         index = torch.tensor([unit[kind] for unit in shape.units])
         for unit in range(shape.side):
@@ -35,7 +39,7 @@ def test_every_row_column_and_box_holds_every_symbol(shape: Shape) -> None:
 
 def test_puzzles_have_exactly_the_solution_they_came_from() -> None:
     shape, rng = Shape(2, 2), random.Random(1)
-    grids = random_grids(shape, 10, rng)
+    grids = filled(shape, 10, rng)
     made = puzzles(shape, grids, rng, clues=4)
     for puzzle, grid in zip(made.tolist(), grids.tolist(), strict=True):
         assert solutions(shape, puzzle, limit=5) == [grid]
@@ -44,18 +48,19 @@ def test_puzzles_have_exactly_the_solution_they_came_from() -> None:
     assert solutions(shape, [1, 1] + [0] * 14) == []
 
 
-def test_the_model_learns_and_every_order_fills_the_grid() -> None:
+@pytest.mark.parametrize("kind", [GridModel, UnitModel])
+def test_the_model_learns_and_every_order_fills_the_grid(kind: type[GridModel] | type[UnitModel]) -> None:
     shape, rng = Shape(2, 2), random.Random(2)
-    grids = random_grids(shape, 200, rng)
+    grids = filled(shape, 200, rng)
     torch.manual_seed(0)
-    model = GridModel(shape, width=16, layers=1)
+    model = kind(shape, width=16, layers=1)
     assert isinstance(model, Model)
 
-    def draw() -> tuple[NoContext, torch.Tensor]:
-        return NoContext(), grids[torch.randint(len(grids), (64,))]
+    def draw(g: torch.Generator) -> tuple[NoContext, torch.Tensor]:
+        return NoContext(), grids[torch.randint(len(grids), (64,), generator=g)]
 
     first = fit(model, draw, 1, 3e-3)
-    assert fit(model, draw, 80, 1e-2) < 0.9 * first
+    assert fit(model, draw, 250, 1e-2) < 0.9 * first
     some = Puzzles(NoContext(), puzzles(shape, grids[:8], rng, clues=6), grids[:8])
     task = PuzzleTask(model, some, some)
     for order in HANDCRAFTED.values():
@@ -105,7 +110,7 @@ def test_forms_obey_their_rules() -> None:
 def small() -> Puzzle:
     """A smaller form, so that this takes seconds; the example's own has 13 fields."""
     puzzle = forms(0, Layout(bills=2, chain=0, digits=3), steps=400)
-    puzzle.fit()
+    puzzle.fit(None)
     quick = {"iterations": 12, "generations": 64, "update_batch": 256, "validate_every": 12, "learning_rate": 3e-3}
     return replace(puzzle, settings=replace(puzzle.settings, **quick))  # type: ignore[arg-type]
 
@@ -133,3 +138,52 @@ def test_and_how_many_positions_a_pass_may_write(small: Puzzle) -> None:
     )
     assert done.steps.float().mean() < 2.2  # amounts, then totals; one at a time it would be four
     assert share(small, policy, policy.count) >= 0.95 * share(small, small.known or policy)
+
+
+def test_a_models_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    whole, halves = forms(0, Layout(2, 0, 3), steps=400), forms(0, Layout(2, 0, 3), steps=400)
+
+    def draw(g: torch.Generator) -> tuple[object, torch.Tensor]:
+        return Layout(2, 0, 3).draw(8, g, complete=False)
+
+    assert fit(halves.model, draw, 5, 3e-3, kept=tmp_path / "model.pt", planned=9) > 0
+    again = forms(1, Layout(2, 0, 3), steps=400)  # other weights, which the file replaces
+    assert fit(whole.model, draw, 9, 3e-3) == fit(again.model, draw, 9, 3e-3, kept=tmp_path / "model.pt")
+    for one, other in zip(whole.model.parameters(), again.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    with pytest.raises(TrainingError, match="another number of steps"):
+        fit(again.model, draw, 8, 3e-3, kept=tmp_path / "model.pt")
+
+
+def test_a_run_measures_every_order_once_and_prints_the_mean_over_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(seed: int) -> Puzzle:
+        puzzle = forms(seed, Layout(1, 0, 3), steps=20)
+        quick = {"iterations": 2, "generations": 16, "update_batch": 16, "updates": 1, "validate_every": 2}
+        test = puzzle.test.take(torch.arange(40))
+        return replace(puzzle, test=test, known=None, settings=replace(puzzle.settings, **quick))  # type: ignore[arg-type]
+
+    options = argparse.Namespace(seeds=[0, 1], method=["ppo", "imitation"], out=tmp_path, measure=False)
+    run(make, options)
+    said = capsys.readouterr().out
+    assert "| order | forms, % of 2 seeds × 40 |" in said
+    assert [line.split(" | ")[0][2:] for line in said.splitlines()[2:]] == [*HANDCRAFTED, "learned", "planner"]
+    monkeypatch.setattr(Results, "put", lambda *a: pytest.fail("measured twice"))
+    for measure in (False, True):
+        options.measure = measure
+        run(make, options)
+        assert capsys.readouterr().out == said
+
+
+def test_the_table_joins_puzzles_and_leaves_gaps(tmp_path: Path) -> None:
+    for name, seed, order, solved in [
+        ("forms", 0, "margin", 1),
+        ("forms", 1, "margin", 3),
+        ("colouring", 0, "known", 2),
+    ]:
+        (tmp_path / f"{name}-{seed}").mkdir()
+        Results(tmp_path / f"{name}-{seed}" / "solved.json").put(order, "", solved, 4)
+    lines = markdown([c for name in TITLES for c in columns(tmp_path, name)]).splitlines()
+    assert lines[0] == "| order | forms, % of 2 seeds × 4 | colouring, % of 4 |"
+    assert lines[2:] == ["| margin | 50.0 (25.0–75.0) |  |", "| known |  | 50.0 |"]
