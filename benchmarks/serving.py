@@ -91,8 +91,6 @@ def _app(side: str, name: str) -> Any:
     from anyorder.serve.app import create
 
     model = anyorder.load(name)
-    if side == "anyorder serve":
-        return create({name: model})
     served = create({name: model}).state.server
     if side == "ctranslate2":
         take = Taking(_ctranslate2(), 64, 0.0)
@@ -131,13 +129,19 @@ def _ctranslate2() -> Callable[[list[str]], list[str]]:
 
 def side(name: str, model: str, threads: int) -> None:
     """Be a side: say where, and serve until killed."""
-    from anyorder.serve.run import Listening, bound, settle
+    import anyorder
+    from anyorder.serve.run import Listening, bound, serve, settle
+    from anyorder.serve.server import Settings
 
     torch.set_num_threads(threads)
-    app, sock = _app(name, model), bound("127.0.0.1", 0)
-    settle()  # as `anyorder serve` does
+    sock = bound("127.0.0.1", 0)
+    ours, app = (anyorder.load(model), None) if name == OURS else (None, _app(name, model))
     sock.listen()
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
+    if app is None:
+        serve({model: ours}, Settings(), sock)
+        return
+    settle()  # as `anyorder serve` does
     Listening(app).run(sockets=[sock])
 
 
@@ -173,7 +177,8 @@ def measure(sides: Sequence[str], model: str, threads: int, seconds: float, load
     """All sides, taking turns at every load."""
     texts = TEXTS.read_text("utf-8").splitlines()
     command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side"]
-    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in sides}
+    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+               for name in sides}  # fmt: skip
     rows: list[dict[str, Any]] = []
     try:
         urls = {

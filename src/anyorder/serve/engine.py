@@ -19,11 +19,11 @@ from typing import Any
 import torch
 
 from anyorder.models.freed import Freed
-from anyorder.serve.job import Ended, Job, Part, Task, Ticket
+from anyorder.serve.admission import Admission
+from anyorder.serve.job import Ended, Job, Part
 from anyorder.serve.lane import Lane, Owner
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
-from anyorder.serve.pace import Pace
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
@@ -32,28 +32,21 @@ SEVERAL = 8  # rows under way, with keys and values that are kept, from which on
 CROWD = 0.5  # of those rows: so many newcomers are taken in at once …
 MOMENT = 0.03  # … and fewer this many seconds after the first of them came
 IDLE = 0.5  # seconds after which an idle engine looks around
-PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
 
 log = logging.getLogger("anyorder.serve")
 
 
-class Engine:
+class Engine(Admission):
     """Lets requests in, and does their jobs."""
 
     def __init__(self, limits: Limits, meters: Meters, budget: int) -> None:
-        self.limits, self.meters, self.budget = limits, meters, budget
-        self.draining = False
-        self.held = 0  # sentences of the requests that were let in and have not left
-        self._pace = Pace()
+        super().__init__(limits, meters)
+        self.budget = budget
         self._inbox: deque[Job] = deque()
         self._jobs: set[Job] = set()
         self._lanes: dict[Hashable, Lane] = {}
         self._turn = 0
-        self._door = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
-
-    # ------------------------------------------------------------------ on any thread
+        self._thread = threading.Thread(target=self.run, name="model", daemon=True)
 
     def start(self) -> None:
         """Begin to work through what comes in."""
@@ -71,62 +64,20 @@ class Engine:
         """Does the model's thread run?"""
         return self._thread.is_alive()
 
-    def refuses(self, sentences: int = 1) -> Refusal | None:
-        """Why a request would not be let in now: the server stops, or has as much to do as it may hold."""
-        if self.draining or self._stopping:
-            return Refusal(503, "the server is stopping: ask another one, or later", code="stopping", wait=5)
-        if self.held and self.held + sentences > self.limits.queue:
-            return self._crowded(f"{self.held} sentences are waiting or being written, and {self.limits.queue} may")
-        return self._too_late(0)
-
-    def _too_late(self, passes: int) -> Refusal | None:
-        """Why so many passes would not be done in time; nobody waits for them who finds nobody else here."""
-        seconds = self._pace.expected(passes)
-        if self._pace.idle or seconds <= PATIENCE * self.limits.deadline:
-            return None
-        return self._crowded(f"what is here would take about {seconds:.0f} seconds")
-
-    def _crowded(self, what: str) -> Refusal:
-        self.meters.refused.labels("queue").inc()
-        return Refusal(503, f"{what}: ask again later", wait=self._pace.expected())
-
-    def admit(self, sentences: int) -> Ticket:
-        """Let a request in, or refuse it at once."""
+    def _hand(self, job: Job) -> None:
         with self._door:
-            if (why := self.refuses(sentences)) is not None:
-                raise why
-            self.held += sentences
-        self.meters.held.set(self.held)
-        return Ticket(sentences, time.monotonic() + self.limits.deadline)
-
-    def leave(self, ticket: Ticket) -> None:
-        """A request has its answer, or nobody waits for it."""
-        ticket.gone = True
-        with self._door:
-            self.held -= ticket.sentences
-        self.meters.held.set(self.held)
-
-    def submit(self, task: Task, ticket: Ticket) -> Job:
-        """A job for the model's thread; the first one of a request is refused where it would be done too late."""
-        job = Job(task, ticket, due=task.passes)
-        with self._door:
-            if not ticket.known and (why := self._too_late(task.passes)) is not None:
-                raise why
-            ticket.known = True
-            self._pace.due(job.due)
             self._inbox.append(job)
             self._door.notify()
-        return job
 
     # ------------------------------------------------------------------ on the model's thread
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Work until it is stopped."""
         freed = Freed()
         with torch.inference_mode():
             while not self._stopping:
+                self._listen()
                 with self._door:
-                    if not self._inbox and not self._lanes:
-                        self._door.wait(IDLE)
                     new = self._newcomers(time.monotonic())
                 if not new and not self._lanes:
                     freed.rest()
@@ -138,8 +89,19 @@ class Engine:
                 passes += self._step() if self._lanes else 0
                 self._pace.made(passes, time.monotonic() - begun)
                 freed.used()
+                self._report()
         for job in [*self._jobs, *self._inbox]:
             self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
+        self._report()
+
+    def _listen(self) -> None:
+        """Wait where there is nothing to do."""
+        with self._door:
+            if not self._inbox and not self._lanes:
+                self._door.wait(IDLE)
+
+    def _report(self) -> None:
+        """After every turn; whoever is in this process knows already."""
 
     def _newcomers(self, now: float) -> list[Job]:
         """Those in the inbox whose turn it is, oldest first."""
@@ -200,7 +162,7 @@ class Engine:
         if job.ticket.gone:
             self._refuse(job, Refusal(499, "the client has gone"))
         elif time.monotonic() > job.ticket.deadline:
-            self.meters.refused.labels("deadline").inc()
+            self.meters.refuse("deadline")
             self._refuse(job, Refusal(504, f"not done within {self.limits.deadline:g} seconds", wait=5))
         return job.over
 

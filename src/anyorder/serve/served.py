@@ -13,8 +13,8 @@ from torch import Tensor
 
 from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.ragged import joined
-from anyorder.serve.engine import Engine
-from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
+from anyorder.serve.admission import Admission
+from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.effort import expected
@@ -32,7 +32,7 @@ Model = Translator | Writer
 class Served(Generator):
     """A generator that hands its rows to the engine, and waits: to be used on a thread that has a ticket."""
 
-    def __init__(self, inner: Generator, engine: Engine) -> None:
+    def __init__(self, inner: Generator, engine: Admission) -> None:
         super().__init__(inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name)
         self.inner, self.engine = inner, engine
 
@@ -214,17 +214,11 @@ class _Kept:
     cost: Cost = field(default_factory=Cost)  # of the row, where it shares a batch
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
-        self.steps.append(self._only(taken, n) if self.shared else taken)
+        self.steps.append(alone(taken, n))
+        if self.shared:
+            self.cost.add(Cost(1, 1, 1))
         if self.listener is not None:
             self.listener(row, taken, n)
-
-    def _only(self, taken: Step, n: int) -> Step:
-        at = torch.tensor([n])
-        self.cost.add(Cost(1, 1, 1))
-        return Step(
-            torch.zeros_like(at), taken.before.take(at), taken.z[at], taken.logz[at], taken.view.take(at),
-            taken.state.take(at), None, taken.written[at],
-        )  # fmt: skip
 
 
 def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> int:
@@ -239,13 +233,13 @@ def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> i
 class _Translator(Translator):
     """A translator whose generators are served."""
 
-    engine: Engine
+    engine: Admission
 
     def generator(self, to: str, source: str | None = None) -> Served:
         return Served(super().generator(to, source), self.engine)
 
 
-def served(name: str, model: Model, engine: Engine) -> Model:
+def served(name: str, model: Model, engine: Admission) -> Model:
     """The same model, its rows written by the engine; what it needs later is loaded now."""
     if isinstance(model, Writer):
         writer = Writer(model.model, model.tokenizer, name)
