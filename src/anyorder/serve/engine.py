@@ -3,8 +3,11 @@
 Lanes (rows with equal decoders) take turns, the one that waited longest first; at most `LANES` at a time, those with
 the oldest requests. Nobody else ever waits for a step to end: jobs are handed over and answered through a future.
 
-To read a source and to join a batch that keeps keys and values costs about as much for one as for several, so while
-such a batch is under way those who come wait a moment for each other.
+A batch that keeps keys and values is a crowd: to join it costs much the same for one as for several, and every row of
+it makes a step longer for all. So newcomers wait until some can join at once, and not all who are here are written at a
+time: of those who wait, the one that has to begin first so as to be done as soon as the others comes first. Who has
+little to write waits for a moment, who has much to write does not, and the longest are done earlier than if all were
+written at once.
 """
 
 from __future__ import annotations
@@ -28,9 +31,11 @@ from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
 PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
-SEVERAL = 8  # rows under way, with keys and values that are kept, from which on newcomers wait for each other:
-CROWD = 0.5  # of those rows: so many newcomers are taken in at once …
-MOMENT = 0.03  # … and fewer this many seconds after the first of them came
+WRITTEN = 0.85  # of the texts here that keep keys and values: so many are written at a time, …
+FEW = 8  # … or this many, where that is more
+CROWD = 0.15  # of them: so many newcomers join at once, …
+MOMENT = 0.1  # … or those that have waited for this many seconds
+LATELY = 0.9  # of what a turn is said to take, what it took before
 IDLE = 0.5  # seconds after which an idle engine looks around
 
 log = logging.getLogger("anyorder.serve")
@@ -46,6 +51,7 @@ class Engine(Admission):
         self._jobs: set[Job] = set()
         self._lanes: dict[Hashable, Lane] = {}
         self._turn = 0
+        self._seconds = 0.01  # that a turn takes, lately
         self._thread = threading.Thread(target=self.run, name="model", daemon=True)
 
     def start(self) -> None:
@@ -87,7 +93,9 @@ class Engine(Admission):
                 self._look_around()
                 passes = sum(job.share for job in new if not job.task.parts)  # of those that no rows are written for
                 passes += self._step() if self._lanes else 0
-                self._pace.made(passes, time.monotonic() - begun)
+                took = time.monotonic() - begun
+                self._seconds = LATELY * self._seconds + (1 - LATELY) * took
+                self._pace.made(passes, took)
                 freed.used()
                 self._report()
         for job in [*self._jobs, *self._inbox]:
@@ -104,16 +112,27 @@ class Engine(Admission):
         """After every turn; whoever is in this process knows already."""
 
     def _newcomers(self, now: float) -> list[Job]:
-        """Those in the inbox whose turn it is, oldest first."""
-        rows = sum(lane.rows for lane in self._lanes.values() if lane.cached)
-        crowd = CROWD * rows if rows >= SEVERAL else 0
+        """Those in the inbox whose turn it is."""
         waiting = [job for job in self._inbox if job.task.cached]
-        if waiting and now - waiting[0].came < MOMENT and sum(job.ticket.sentences for job in waiting) < crowd:
-            new = [job for job in self._inbox if not job.task.cached][:PREPARED]
-        else:
-            new = list(self._inbox)[:PREPARED]
+        new = [job for job in self._inbox if not job.task.cached] + self._invited(waiting, now)
+        new = new[:PREPARED]
         for job in new:
             self._inbox.remove(job)
+        return new
+
+    def _invited(self, waiting: list[Job], now: float) -> list[Job]:
+        """Those who join a crowd now, the most urgent first."""
+        inside = sum(lane.rows + lane.waiting for lane in self._lanes.values() if lane.cached)
+        asked = sum(job.ticket.sentences for job in waiting)
+        here, late = inside + asked, {job for job in waiting if now - job.came >= MOMENT}
+        room = max(FEW, round(WRITTEN * here)) - inside
+        if not late and here > FEW and min(asked, room) < CROWD * here:
+            return []
+        new = []
+        for job in sorted(waiting, key=lambda job: job.came - self._seconds * job.due / job.ticket.sentences):
+            if room > 0 or job in late:
+                new.append(job)
+                room -= job.ticket.sentences
         return new
 
     def _take_in(self, new: list[Job]) -> None:

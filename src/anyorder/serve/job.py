@@ -60,8 +60,9 @@ class Part:
     key: Hashable
     model: Any
     decoder: Decoder
-    context: Any  # one row each …
+    context: Any  # of all rows that were prepared together …
     state: State  # … before their first step
+    at: Sequence[int]  # those of them that are the part's
     rows: Sequence[int]  # as the listener knows them
     beam: int = 1
     positions: int = 1
@@ -72,7 +73,7 @@ class Part:
     ended: dict[int, Ended] = field(default_factory=dict)  # filled by the engine, by place in the part
 
     def __len__(self) -> int:
-        return len(self.state.tokens)
+        return len(self.at)
 
 
 class Task(Protocol):

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.ragged import joined
+from anyorder.models.packed import PACK
 from anyorder.serve.admission import Admission
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone
 from anyorder.serve.refusal import wrong
@@ -27,6 +28,7 @@ from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
 Model = Translator | Writer
+PACKS = 4  # packs in which newcomers are encoded; where they are more, those of like size come together
 
 
 class Served(Generator):
@@ -139,9 +141,10 @@ class _Write:
         return id(self.generator), self.plan.search.lengths, self.plan.writing.seed
 
     def prepare(self, others: Sequence[_Write]) -> None:
-        """Sources of like size are encoded together, whoever asks."""
+        """Sources are encoded together, whoever asks: a few as they are, many with those of like size."""
         each = [(task, n) for task in (self, *others) for n in range(len(task.inputs))]
-        for some in batches([task.inputs[n].size for task, n in each], alike=ALIKE):
+        sizes = [task.inputs[n].size for task, n in each]
+        for some in packs(sizes) if sum(sizes) <= PACKS * PACK else batches(sizes, alike=ALIKE):
             owners = [each[i] for i in some]
             batch = self.generator.prepare([task.inputs[n] for task, n in owners], self.plan)
             rows: dict[_Write, list[int]] = {}
@@ -154,11 +157,10 @@ class _Write:
         """Rows of a batch that are this task's: a part for every order; where paths are kept, for every row."""
         groups = [([row], [n]) for row, n in zip(rows, inputs, strict=True)] if self.keep else [(rows, inputs)]
         for own, which in groups:
-            some = batch if len(own) == len(batch) else batch.take(own)
             for one in self.plan.each:
-                self._add(one, some, which)
+                self._add(one, batch, own, which)
 
-    def _add(self, one: Plan, batch: Batch, inputs: list[int]) -> None:
+    def _add(self, one: Plan, batch: Batch, own: list[int], inputs: list[int]) -> None:
         generator, search, known = self.generator, one.search, sum(map(len, self.parts))
         learned = id(generator.learned) if one.writing.order == "learned" else None
         kept = _Kept(self.listener, shared=generator.causal and not search.searches) if self.keep else None
@@ -166,11 +168,12 @@ class _Write:
         words = replace(one.writing, seed=0)
         part = Part(
             (id(generator.model), words, search.beam, search.positions, learned, apart), generator.model,
-            generator.decoder(one), batch.context, batch.state, range(known, known + len(batch)), search.beam,
+            generator.decoder(one), batch.context, batch.state, own, range(known, known + len(own)), search.beam,
             search.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)
-        self.pieces.append(_Piece(one, batch, inputs, part, kept))
+        looks = self.keep or one.choosing.rescore == "marginal"  # will it need more of its rows than their names?
+        self.pieces.append(_Piece(one, batch.take(own) if looks else _named(batch, own), inputs, part, kept))
 
     def finish(self) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases the hypotheses, order by order."""
@@ -199,6 +202,26 @@ class _Write:
             return Path(recipe, first, cost, steps=tuple(kept.steps))
         tokens, logp, score, path, symbol, gain = (x[None] for x in (end.tokens, end.logp, end.score, *end.path))
         return Path(recipe, first, cost, beam=(Beam(tokens, logp, score, path, symbol, gain, cost), k))
+
+
+def _named(batch: Batch, rows: Sequence[int]) -> Batch:
+    """Whose some rows of a batch are, without their part of its tensors."""
+    sources, canvases, places = ([some[i] for i in rows] for some in (batch.sources, batch.canvases, batch.places))
+    return replace(batch, sources=sources, canvases=canvases, places=places)  # type: ignore[arg-type]
+
+
+def packs(sizes: Sequence[int]) -> list[list[int]]:
+    """Indices in packs that an encoder runs without padding, like sizes together."""
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
+    out: list[list[int]] = [[]]
+    room = PACK
+    for i in order:
+        if sizes[i] > room and out[-1]:
+            out.append([])
+            room = PACK
+        out[-1].append(i)
+        room -= sizes[i]
+    return out
 
 
 @dataclass(eq=False)
