@@ -47,7 +47,7 @@ def test_who_has_most_to_write_comes_first_and_nobody_waits_for_ever() -> None:
     for _ in range(6):
         come(one, passes=8)
     long = [come(one, passes=30) for _ in range(4)]
-    assert set(one._newcomers(long[-1].came)) == set(long)
+    assert set(one._newcomers(long[-1].came)[:4]) == set(long)
     old = engine(20)
     old._seconds = 0.01
     early, later = come(old, passes=8), [come(old, passes=30) for _ in range(9)]
