@@ -44,13 +44,13 @@ def test_newcomers_wait_until_several_can_join() -> None:
 def test_who_has_most_to_write_comes_first_and_nobody_waits_for_ever() -> None:
     one = engine(20)
     one._seconds = 0.01
-    for _ in range(6):
+    for _ in range(12):
         come(one, passes=8)
     long = [come(one, passes=30) for _ in range(4)]
     assert set(one._newcomers(long[-1].came)[:4]) == set(long)
     old = engine(20)
     old._seconds = 0.01
-    early, later = come(old, passes=8), [come(old, passes=30) for _ in range(9)]
+    early, later = come(old, passes=8), [come(old, passes=30) for _ in range(15)]
     for job in later:
         job.came += 0.5  # what it has more to write takes less long than the other has waited
     assert old._newcomers(later[0].came)[0] is early
