@@ -155,7 +155,8 @@ def _joined(whole: Tensor, spare: int, others: Sequence[Tensor], width: int = 0)
     if more > spare or not spare or width * size > whole.stride(3):
         return torch.cat([_widened(x, width) for x in (whole, *others)], ROWS), 0
     room = whole.as_strided((layers, pair, n + more, heads, width, size), whole.stride(), whole.storage_offset())
-    for x in others:
-        room[:, :, n : n + x.shape[ROWS], :, : x.shape[4]] = x
-        n += x.shape[ROWS]
+    with torch.inference_mode(whole.is_inference()):
+        for x in others:
+            room[:, :, n : n + x.shape[ROWS], :, : x.shape[4]] = x
+            n += x.shape[ROWS]
     return room, spare - more
