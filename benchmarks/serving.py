@@ -38,7 +38,7 @@ from benchmarks.serving_page import OURS, save
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
 SIDES = {
-    "anyorder serve": "rows join and leave while a batch is written",
+    "anyorder serve": "rows join and leave while a batch is written, HTTP in a process of its own",
     "lock": "`translate` under a lock, a request at a time",
     "window": "`translate` of what came within 20 ms, the next batch when it is done",
     "ctranslate2": "CTranslate2, the autoregressive model, batches of what waits",
@@ -219,11 +219,11 @@ def _turns(urls: dict[str, str], texts: Sequence[str], clients: int, seconds: fl
 def measure_http(model: str, threads: int) -> dict[str, float]:
     """What an empty text costs, which no model is asked about: seconds until its answer, and of the server's CPU."""
     command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side", OURS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            asyncio.run(load(url, [], 1, 2))  # warm
+            asyncio.run(load(url, [], 1, 2))  # warm; its processes are there then
             before = _cpu(process.pid)
             took = asyncio.run(load(url, [], 1, 5))
             return {"cpu": (_cpu(process.pid) - before) / len(took), "wall": statistics.median(took)}
@@ -231,10 +231,15 @@ def measure_http(model: str, threads: int) -> dict[str, float]:
             process.kill()
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
 def _cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Seconds of CPU that a process and its children have used."""
+    stats = [Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()[11:13] for one in family(pid)]
+    return sum(int(user) + int(system) for user, system in stats) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":
