@@ -46,6 +46,8 @@ class Served(Generator):
         decoders = [(one, carrier.decoder(one)) for one in plan.each]
         for _, decoder in decoders:
             self._check(decoder)
+        if not inputs:
+            return []
         expected(carrier, inputs, decoders, keep).allow(plan, self.name)
         passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
         task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, passes)
