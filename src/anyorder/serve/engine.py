@@ -34,7 +34,7 @@ PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wa
 WRITTEN = 0.8  # of the texts here that keep keys and values: so many are written at a time, …
 FEW = 8  # … or this many, where that is more
 CROWD = 0.15  # of them: so many newcomers join at once, …
-MOMENT = 0.1  # … or those that have waited for this many seconds
+MOMENT = 0.2  # … or those that have waited for this many seconds
 LATELY = 0.9  # of what a turn is said to take, what it took before
 IDLE = 0.5  # seconds after which an idle engine looks around
 
