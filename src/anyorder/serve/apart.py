@@ -1,7 +1,7 @@
 """The engine in a process of its own: HTTP and the model share no interpreter, so neither waits for the other.
 
 `Away` is what the process that speaks HTTP has of the engine: it lets requests in, sends their jobs through a pipe and
-hears what became of them, of all in one message after each step. `Behind` is the engine at the other end. Both
+hears what became of them, of all in one message after a step. `Behind` is the engine at the other end. Both
 processes are one program that forked once its models were there: a job names its generator, and carries no weights.
 """
 
@@ -31,6 +31,8 @@ from anyorder.text.generator import Generator
 from anyorder.text.translator import Translator
 
 LISTENER = "listener"
+AWAITED = ("answered", "told")  # messages that somebody waits for
+MANY = 100  # others, after which they are sent all the same
 PLAIN = (torch.bool, torch.int64, torch.float32, torch.float64)  # tensors that travel as arrays do, a tenth of the time
 
 # ---------------------------------------------------------------- what crosses
@@ -189,9 +191,12 @@ class Behind(Engine):
 
     def _listen(self) -> None:
         """Take in what has come; wait where there is nothing to do."""
-        self._report()
+        busy = bool(self._inbox or self._lanes)
+        if not busy:
+            self._send()
         try:
-            while self._pipe.poll(0 if self._inbox or self._lanes else IDLE):
+            while self._pipe.poll(0 if busy else IDLE):
+                busy = True
                 data = self._pipe.recv_bytes()
                 if not data:
                     raise EOFError
@@ -224,7 +229,11 @@ class Behind(Engine):
                 job.ticket.gone = True
 
     def _report(self) -> None:
-        """What became of a step, in one message."""
+        """What somebody waits for is said at once, what is counted when there is something else to say."""
+        if any(message[0] in AWAITED for message in self._posted) or len(self._posted) >= MANY:
+            self._send()
+
+    def _send(self) -> None:
         if self._posted:
             said, self._posted = self._posted, []
             try:
