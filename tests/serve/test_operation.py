@@ -27,6 +27,7 @@ from anyorder.serve.limits import Limits
 from anyorder.serve.refusal import Refusal
 from anyorder.serve.run import Background
 from anyorder.serve.server import Settings
+from anyorder.traces.trace import to_lines
 
 ASK = {"q": "Ein Hund läuft am Strand.", "source": "de", "target": "en"}
 
@@ -279,8 +280,7 @@ def test_all_that_is_asked_crosses_to_the_models_process_and_back(folders: Path)
         assert client.post("/translate", json=ASK | drawn).json() == {"translatedText": found}
         trace = library.trace(ASK["q"], "en", source="de", lengths=1)
         ask = {"text": ASK["q"], "from": "de", "to": "en", "lengths": 1}
-        told = [json.loads(line) for line in client.post("/v1/trace", json=ask).text.splitlines()]
-        assert len(told) == 1 + len(trace.steps)
+        assert client.post("/v1/trace", json=ask).text.splitlines() == list(to_lines(trace))
         events = [line for line in client.post("/v1/stream", json=ask).text.splitlines() if line.startswith("event: ")]
         assert events == ["event: begin", *["event: step"] * len(trace.steps), "event: end"]
         score = {"texts": ["A dog."], "sources": [ASK["q"]], "to": "en"}
