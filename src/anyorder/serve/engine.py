@@ -6,8 +6,7 @@ the oldest requests. Nobody else ever waits for a step to end: jobs are handed o
 A batch that keeps keys and values is a crowd: to join it costs much the same for one as for several, and every row of
 it makes a step longer for all. So newcomers wait until some can join at once, and not all who are here are written at a
 time: of those who wait, the one that has to begin first so as to be done as soon as the others comes first. Who has
-little to write waits for a moment, who has much to write does not, and the longest are done earlier than if all were
-written at once.
+little to write waits longer than who has much, and the longest are done earlier than if all were written at once.
 """
 
 from __future__ import annotations
