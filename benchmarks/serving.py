@@ -38,7 +38,7 @@ from benchmarks.serving_page import OURS, save
 ROOT = Path(__file__).parents[1]
 TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
 SIDES = {
-    "anyorder serve": "rows join and leave while a batch is written",
+    "anyorder serve": "rows join and leave while a batch is written, HTTP in a process of its own",
     "lock": "`translate` under a lock, a request at a time",
     "window": "`translate` of what came within 20 ms, the next batch when it is done",
     "ctranslate2": "CTranslate2, the autoregressive model, batches of what waits",
@@ -91,8 +91,6 @@ def _app(side: str, name: str) -> Any:
     from anyorder.serve.app import create
 
     model = anyorder.load(name)
-    if side == "anyorder serve":
-        return create({name: model})
     served = create({name: model}).state.server
     if side == "ctranslate2":
         take = Taking(_ctranslate2(), 64, 0.0)
@@ -131,13 +129,19 @@ def _ctranslate2() -> Callable[[list[str]], list[str]]:
 
 def side(name: str, model: str, threads: int) -> None:
     """Be a side: say where, and serve until killed."""
-    from anyorder.serve.run import Listening, bound, settle
+    import anyorder
+    from anyorder.serve.run import Listening, bound, serve, settle
+    from anyorder.serve.server import Settings
 
     torch.set_num_threads(threads)
-    app, sock = _app(name, model), bound("127.0.0.1", 0)
-    settle()  # as `anyorder serve` does
+    sock = bound("127.0.0.1", 0)
+    ours, app = (anyorder.load(model), None) if name == OURS else (None, _app(name, model))
     sock.listen()
     print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
+    if app is None:
+        serve({model: ours}, Settings(), sock)
+        return
+    settle()  # as `anyorder serve` does
     Listening(app).run(sockets=[sock])
 
 
@@ -173,7 +177,8 @@ def measure(sides: Sequence[str], model: str, threads: int, seconds: float, load
     """All sides, taking turns at every load."""
     texts = TEXTS.read_text("utf-8").splitlines()
     command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side"]
-    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, text=True) for name in sides}
+    running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+               for name in sides}  # fmt: skip
     rows: list[dict[str, Any]] = []
     try:
         urls = {
@@ -214,11 +219,11 @@ def _turns(urls: dict[str, str], texts: Sequence[str], clients: int, seconds: fl
 def measure_http(model: str, threads: int) -> dict[str, float]:
     """What an empty text costs, which no model is asked about: seconds until its answer, and of the server's CPU."""
     command = [sys.executable, "-m", "benchmarks.serving", "--model", model, "--threads", str(threads), "--side", OURS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None
             url = process.stdout.readline().strip()
-            asyncio.run(load(url, [], 1, 2))  # warm
+            asyncio.run(load(url, [], 1, 2))  # warm; its processes are there then
             before = _cpu(process.pid)
             took = asyncio.run(load(url, [], 1, 5))
             return {"cpu": (_cpu(process.pid) - before) / len(took), "wall": statistics.median(took)}
@@ -226,10 +231,15 @@ def measure_http(model: str, threads: int) -> dict[str, float]:
             process.kill()
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
 def _cpu(pid: int) -> float:
-    """Seconds of CPU that a process has used."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    """Seconds of CPU that a process and its children have used."""
+    stats = [Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()[11:13] for one in family(pid)]
+    return sum(int(user) + int(system) for user, system in stats) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

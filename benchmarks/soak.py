@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.asking import Asking
-from benchmarks.serving import MODEL, TEXTS, WAIT, load, percentile
+from benchmarks.serving import MODEL, TEXTS, WAIT, family, load, percentile
 from benchmarks.serving_page import save
 
 KINDS = ("translate",) * 6 + ("chat", "stream", "easy", "fill", "score", "nonsense", "leave")
@@ -31,9 +31,12 @@ FULL = (4, 10)  # times the capacity, seconds: before the first load the queue i
 
 
 def memory(pid: int) -> float:
-    """Resident megabytes."""
-    with open(f"/proc/{pid}/status", encoding="utf-8") as status:
-        return next(int(line.split()[1]) / 1024 for line in status if line.startswith("VmRSS"))
+    """Megabytes that a process and its children have, each page that they share counted once."""
+    total = 0.0
+    for one in family(pid):
+        with open(f"/proc/{one}/smaps_rollup", encoding="utf-8") as shares:
+            total += next(int(line.split()[1]) / 1024 for line in shares if line.startswith("Pss:"))
+    return total
 
 
 class Traffic:

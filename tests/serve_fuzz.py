@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import random
 import string
+import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,20 +113,24 @@ def fuzz(client: httpx.Client, seed: int, many: int) -> dict[int, int]:
 
 @contextmanager
 def small() -> Iterator[str]:
-    """A server with small models: translators, autoregressive ones beside and within, a BERT."""
+    """`anyorder serve` with small models: translators, autoregressive ones beside and within, a BERT."""
     from cli_support import build_bert, build_grown, build_translator
-
-    import anyorder
-    from anyorder.serve.app import create
-    from anyorder.serve.run import Background
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         build_translator(folder / "tiny")
         build_bert(folder / "bert")
         build_grown(folder / "grown")
-        with Background(create({n: anyorder.load(folder / n) for n in ("tiny", "bert", "tiny-ar", "grown")})) as url:
-            yield url
+        served = [part for n in ("tiny", "bert", "tiny-ar", "grown") for part in ("-m", str(folder / n))]
+        command = [sys.executable, "-m", "anyorder", "serve", "--port", "0", *served]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            url = process.stderr.readline().split(" at ")[1].split()[0]
+            threading.Thread(target=lambda: [None for _ in process.stderr or ()], daemon=True).start()
+            try:
+                yield url
+            finally:
+                process.terminate()
 
 
 def _main(where: str, many: int, seed: int) -> None:

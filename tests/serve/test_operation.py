@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -20,11 +21,13 @@ from typing import Any
 import httpx
 import pytest
 
+import anyorder
 from anyorder.serve.app import create
 from anyorder.serve.limits import Limits
 from anyorder.serve.refusal import Refusal
 from anyorder.serve.run import Background
 from anyorder.serve.server import Settings
+from anyorder.traces.trace import to_lines
 
 ASK = {"q": "Ein Hund läuft am Strand.", "source": "de", "target": "en"}
 
@@ -264,3 +267,36 @@ def test_a_second_signal_stops_at_once(folders: Path) -> None:
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         process.wait(20)
+
+
+def test_all_that_is_asked_crosses_to_the_models_process_and_back(folders: Path) -> None:
+    """Texts, steps as they are taken, traces, scores, fillings and refusals are what the library gives."""
+    library = anyorder.load(folders / "tiny")
+    with started("-m", folders / "tiny") as (_, url, _), httpx.Client(base_url=url, timeout=60) as client:
+        alone = library.translate(ASK["q"], "en", source="de").text
+        assert client.post("/translate", json=ASK).json() == {"translatedText": alone}
+        drawn = {"temperature": 1.0, "seed": 3, "lengths": 2, "beam": 1, "order": "uniform"}
+        found = library.translate(ASK["q"], "en", source="de", **drawn).text
+        assert client.post("/translate", json=ASK | drawn).json() == {"translatedText": found}
+        trace = library.trace(ASK["q"], "en", source="de", lengths=1)
+        ask = {"text": ASK["q"], "from": "de", "to": "en", "lengths": 1}
+        assert client.post("/v1/trace", json=ask).text.splitlines() == list(to_lines(trace))
+        events = [line for line in client.post("/v1/stream", json=ask).text.splitlines() if line.startswith("event: ")]
+        assert events == ["event: begin", *["event: step"] * len(trace.steps), "event: end"]
+        score = {"texts": ["A dog."], "sources": [ASK["q"]], "to": "en"}
+        assert client.post("/v1/score", json=score).status_code == 200
+        assert client.post("/translate", json=ASK | {"order": "negent + nothing"}).status_code == 400
+        assert "anyorder_steps_total" in client.get("/metrics").text
+
+
+def test_no_process_outlives_the_other(folders: Path) -> None:
+    with started("-m", folders / "tiny") as (process, url, _):
+        (http,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        until(lambda: not Path(f"/proc/{http}").exists() or ") Z " in Path(f"/proc/{http}/stat").read_text())
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{url}/health", timeout=5)
+    with started("-m", folders / "tiny") as (process, _, _):
+        (http,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(http), signal.SIGKILL)
+        assert process.wait(20) == 1

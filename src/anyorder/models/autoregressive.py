@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, widened
 from anyorder.models.memory import Cache, Memory, stay
+from anyorder.models.packed import encoded
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 
@@ -138,7 +139,7 @@ class Autoregressive(nn.Module):
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
         languages = language_rows(source.source_lang, len(tokens), tokens.device)
-        states = self.encoder(tokens, None, languages, mask)
+        states = encoded(self.encoder, tokens, real, languages)
         target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
         return CausalContext(self.decoder.memory(states, mask), target_lang)
 

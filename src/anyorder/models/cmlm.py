@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.memory import Memory
+from anyorder.models.packed import encoded
 from anyorder.models.transformer import Architecture, Columns, Transformer, grow
 from anyorder.models.translation import (
     Source,
@@ -115,7 +116,8 @@ class ConditionalMasked(nn.Module):
         tokens, real = delimited(source.tokens, self.special)
         check_length(tokens.shape[1], self.architecture.positions, "a source")
         mask = None if bool(real.all()) else real[:, None, None]
-        states = self.encoder(tokens, None, language_rows(source.source_lang, len(tokens), tokens.device), mask)
+        languages = language_rows(source.source_lang, len(tokens), tokens.device)
+        states = encoded(self.encoder, tokens, real, languages)
         target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
         # The target language is added, since one summary serves both directions.
         summary = states[:, 0] + self.encoder.lang_embeddings(target_lang[:, 0])

@@ -25,6 +25,7 @@ class Memory:
 
     whole: Tensor  # (layers, 2, N, H, S, D/H)
     mask: Tensor | None  # (N, 1, 1, S) bool
+    spare: int = 0  # rows behind those of `whole` that have left: whoever joins is written there
 
     @classmethod
     def of(cls, layers: Sequence[Tensor], mask: Tensor | None) -> Memory:
@@ -42,7 +43,8 @@ class Memory:
 
     def only(self, rows: Tensor) -> Memory:
         """As `take`, in place."""
-        return Memory(stay(self.whole, rows, ROWS), None if self.mask is None else self.mask[rows])
+        left = self.spare + self.whole.shape[ROWS] - len(rows)
+        return Memory(stay(self.whole, rows, ROWS), None if self.mask is None else self.mask[rows], left)
 
     @property
     def width(self) -> int:
@@ -54,7 +56,7 @@ class Memory:
         if self.mask is None:
             return self
         width = used(self.mask[:, 0, 0])
-        return Memory(self.whole[..., :width, :], self.mask[..., :width])
+        return Memory(self.whole[..., :width, :], self.mask[..., :width], self.spare)
 
     def join(self, *others: Memory) -> Memory:
         """These rows, then the others'; the padding of shorter ones is not seen."""
@@ -64,7 +66,8 @@ class Memory:
             for m in all_
         ]
         mask = joined(masks)
-        return Memory(_joined([m.whole for m in all_]), None if bool(mask.all()) else mask)
+        whole, left = _joined(self.whole, self.spare, [m.whole for m in others])
+        return Memory(whole, None if bool(mask.all()) else mask, left)
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Cache:
     """Keys and values of a causal decoder's columns. Rows may be at any column."""
 
     whole: Tensor  # (layers, 2, N, H, L, D/H)
+    spare: int = 0  # rows behind those of `whole` that have left
 
     def take(self, rows: Tensor) -> Cache:
         """These rows."""
@@ -79,11 +83,11 @@ class Cache:
 
     def only(self, rows: Tensor) -> Cache:
         """As `take`, in place."""
-        return Cache(stay(self.whole, rows, ROWS))
+        return Cache(stay(self.whole, rows, ROWS), self.spare + self.whole.shape[ROWS] - len(rows))
 
     def join(self, *others: Cache) -> Cache:
         """These rows, then the others'."""
-        return Cache(_joined([c.whole for c in (self, *others)]))
+        return Cache(*_joined(self.whole, self.spare, [c.whole for c in others]))
 
     def nothing(self, rows: int) -> Cache:
         """That many rows of which no column is known."""
@@ -92,11 +96,11 @@ class Cache:
 
     def widened(self, width: int) -> Cache:
         """Room for that many columns."""
-        return Cache(_widened(self.whole, width))
+        return Cache(*_joined(self.whole, self.spare, [], width))
 
     def trim(self, width: int) -> Cache:
         """The first that many columns."""
-        return Cache(self.whole[..., :width, :])
+        return Cache(self.whole[..., :width, :], self.spare)
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
@@ -140,10 +144,28 @@ def _widened(whole: Tensor, width: int) -> Tensor:
     return F.pad(whole, (0, 0, 0, more)) if more else whole
 
 
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """The rows of several, one after the other; as many columns as the widest has."""
+def _joined(whole: Tensor, spare: int, others: Sequence[Tensor], width: int = 0) -> tuple[Tensor, int]:
+    """The rows of several, one after the other, as many columns as the widest has; and how many rows are spare then.
+
+    Whoever joins is written into rows that have left, if they suffice. What such rows had further to the right is left
+    there: nobody looks at columns that are not real.
+    """
+    layers, pair, n, heads, columns, size = whole.shape
+    width, more = max(columns, width, *(x.shape[4] for x in others)), sum(x.shape[ROWS] for x in others)
+    if more > spare or not spare or width * size > whole.stride(3):
+        return _copied((whole, *others), width), 0
+    room = whole.as_strided((layers, pair, n + more, heads, width, size), whole.stride(), whole.storage_offset())
+    with torch.inference_mode(whole.is_inference()):
+        for x in others:
+            room[:, :, n : n + x.shape[ROWS], :, : x.shape[4]] = x
+            n += x.shape[ROWS]
+    return room, spare - more
+
+
+def _copied(parts: Sequence[Tensor], width: int) -> Tensor:
+    """The rows of several, one after the other, each copied once into its place; so many columns."""
     layers, pair, _, heads, _, size = parts[0].shape
-    rows, width = [whole.shape[ROWS] for whole in parts], max(whole.shape[4] for whole in parts)
+    rows = [whole.shape[ROWS] for whole in parts]
     out = parts[0].new_empty(layers, pair, sum(rows), heads, width, size)
     for whole, here in zip(parts, torch.split(out, rows, ROWS), strict=True):
         here[..., : whole.shape[4], :] = whole

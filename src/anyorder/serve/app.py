@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from multiprocessing.connection import Connection
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -29,9 +30,12 @@ work unchanged; `/v1/stream` tells of every step as it is taken."""
 DIALECTS = (libretranslate, openai, fill_mask, ours)
 
 
-def create(models: Mapping[str, Model], settings: Settings | None = None) -> FastAPI:
-    """The application that serves these models by their names. `app.state.server` is the server behind it."""
-    server = Server(models, settings or Settings())
+def create(models: Mapping[str, Model], settings: Settings | None = None, pipe: Connection | None = None) -> FastAPI:
+    """The application that serves these models by their names. `app.state.server` is the server behind it.
+
+    The models run on a thread here, or in the process at the other end of a pipe.
+    """
+    server = Server(models, settings or Settings(), pipe)
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:

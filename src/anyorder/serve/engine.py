@@ -3,8 +3,10 @@
 Lanes (rows with equal decoders) take turns, the one that waited longest first; at most `LANES` at a time, those with
 the oldest requests. Nobody else ever waits for a step to end: jobs are handed over and answered through a future.
 
-To read a source and to join a batch that keeps keys and values costs about as much for one as for several, so while
-such a batch is under way those who come wait a moment for each other.
+A batch that keeps keys and values is a crowd: to join it costs much the same for one as for several, and every row of
+it makes a step longer for all. So newcomers wait until some can join at once, and not all who are here are written at a
+time: of those who wait, the one that has to begin first so as to be done as soon as the others comes first. Who has
+little to write waits longer than who has much, and the longest are done earlier than if all were written at once.
 """
 
 from __future__ import annotations
@@ -19,41 +21,37 @@ from typing import Any
 import torch
 
 from anyorder.models.freed import Freed
-from anyorder.serve.job import Ended, Job, Part, Task, Ticket
+from anyorder.serve.admission import Admission
+from anyorder.serve.job import Ended, Job, Part
 from anyorder.serve.lane import Lane, Owner
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
-from anyorder.serve.pace import Pace
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 
 LANES = 8  # lanes that take turns; rows of further ones wait until one is empty
 PREPARED = 16  # jobs prepared in one turn, so that rows being written do not wait for a crowd at the door
-SEVERAL = 8  # rows under way, with keys and values that are kept, from which on newcomers wait for each other:
-CROWD = 0.5  # of those rows: so many newcomers are taken in at once …
-MOMENT = 0.03  # … and fewer this many seconds after the first of them came
+WRITTEN = 0.8  # of the texts here that keep keys and values: so many are written at a time, …
+FEW = 8  # … or this many, where that is more
+CROWD = 0.15  # of them: so many newcomers join at once, …
+MOMENT = 0.2  # … or those that have waited for this many seconds
+LATELY = 0.9  # of what a turn is said to take, what it took before
 IDLE = 0.5  # seconds after which an idle engine looks around
-PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
 
 log = logging.getLogger("anyorder.serve")
 
 
-class Engine:
+class Engine(Admission):
     """Lets requests in, and does their jobs."""
 
     def __init__(self, limits: Limits, meters: Meters, budget: int) -> None:
-        self.limits, self.meters, self.budget = limits, meters, budget
-        self.draining = False
-        self.held = 0  # sentences of the requests that were let in and have not left
-        self._pace = Pace()
+        super().__init__(limits, meters)
+        self.budget = budget
         self._inbox: deque[Job] = deque()
         self._jobs: set[Job] = set()
         self._lanes: dict[Hashable, Lane] = {}
         self._turn = 0
-        self._door = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
-
-    # ------------------------------------------------------------------ on any thread
+        self._seconds = 0.01  # that a turn takes, lately
+        self._thread = threading.Thread(target=self.run, name="model", daemon=True)
 
     def start(self) -> None:
         """Begin to work through what comes in."""
@@ -71,62 +69,20 @@ class Engine:
         """Does the model's thread run?"""
         return self._thread.is_alive()
 
-    def refuses(self, sentences: int = 1) -> Refusal | None:
-        """Why a request would not be let in now: the server stops, or has as much to do as it may hold."""
-        if self.draining or self._stopping:
-            return Refusal(503, "the server is stopping: ask another one, or later", code="stopping", wait=5)
-        if self.held and self.held + sentences > self.limits.queue:
-            return self._crowded(f"{self.held} sentences are waiting or being written, and {self.limits.queue} may")
-        return self._too_late(0)
-
-    def _too_late(self, passes: int) -> Refusal | None:
-        """Why so many passes would not be done in time; nobody waits for them who finds nobody else here."""
-        seconds = self._pace.expected(passes)
-        if self._pace.idle or seconds <= PATIENCE * self.limits.deadline:
-            return None
-        return self._crowded(f"what is here would take about {seconds:.0f} seconds")
-
-    def _crowded(self, what: str) -> Refusal:
-        self.meters.refused.labels("queue").inc()
-        return Refusal(503, f"{what}: ask again later", wait=self._pace.expected())
-
-    def admit(self, sentences: int) -> Ticket:
-        """Let a request in, or refuse it at once."""
+    def _hand(self, job: Job) -> None:
         with self._door:
-            if (why := self.refuses(sentences)) is not None:
-                raise why
-            self.held += sentences
-        self.meters.held.set(self.held)
-        return Ticket(sentences, time.monotonic() + self.limits.deadline)
-
-    def leave(self, ticket: Ticket) -> None:
-        """A request has its answer, or nobody waits for it."""
-        ticket.gone = True
-        with self._door:
-            self.held -= ticket.sentences
-        self.meters.held.set(self.held)
-
-    def submit(self, task: Task, ticket: Ticket) -> Job:
-        """A job for the model's thread; the first one of a request is refused where it would be done too late."""
-        job = Job(task, ticket, due=task.passes)
-        with self._door:
-            if not ticket.known and (why := self._too_late(task.passes)) is not None:
-                raise why
-            ticket.known = True
-            self._pace.due(job.due)
             self._inbox.append(job)
             self._door.notify()
-        return job
 
     # ------------------------------------------------------------------ on the model's thread
 
-    def _run(self) -> None:
+    def run(self) -> None:
+        """Work until it is stopped."""
         freed = Freed()
         with torch.inference_mode():
             while not self._stopping:
+                self._listen()
                 with self._door:
-                    if not self._inbox and not self._lanes:
-                        self._door.wait(IDLE)
                     new = self._newcomers(time.monotonic())
                 if not new and not self._lanes:
                     freed.rest()
@@ -136,22 +92,46 @@ class Engine:
                 self._look_around()
                 passes = sum(job.share for job in new if not job.task.parts)  # of those that no rows are written for
                 passes += self._step() if self._lanes else 0
-                self._pace.made(passes, time.monotonic() - begun)
+                took = time.monotonic() - begun
+                self._seconds = LATELY * self._seconds + (1 - LATELY) * took
+                self._pace.made(passes, took)
                 freed.used()
+                self._report()
         for job in [*self._jobs, *self._inbox]:
             self._refuse(job, Refusal(503, "the server has stopped", code="stopping", wait=5))
+        self._report()
+
+    def _listen(self) -> None:
+        """Wait where there is nothing to do."""
+        with self._door:
+            if not self._inbox and not self._lanes:
+                self._door.wait(IDLE)
+
+    def _report(self) -> None:
+        """After every turn; whoever is in this process knows already."""
 
     def _newcomers(self, now: float) -> list[Job]:
-        """Those in the inbox whose turn it is, oldest first."""
-        rows = sum(lane.rows for lane in self._lanes.values() if lane.cached)
-        crowd = CROWD * rows if rows >= SEVERAL else 0
+        """Those in the inbox whose turn it is."""
         waiting = [job for job in self._inbox if job.task.cached]
-        if waiting and now - waiting[0].came < MOMENT and sum(job.ticket.sentences for job in waiting) < crowd:
-            new = [job for job in self._inbox if not job.task.cached][:PREPARED]
-        else:
-            new = list(self._inbox)[:PREPARED]
+        new = [job for job in self._inbox if not job.task.cached] + self._invited(waiting, now)
+        new = new[:PREPARED]
         for job in new:
             self._inbox.remove(job)
+        return new
+
+    def _invited(self, waiting: list[Job], now: float) -> list[Job]:
+        """Those who join a crowd now, the most urgent first."""
+        inside = sum(lane.rows + lane.waiting for lane in self._lanes.values() if lane.cached)
+        asked = sum(job.ticket.sentences for job in waiting)
+        here, late = inside + asked, {job for job in waiting if now - job.came >= MOMENT}
+        room = max(FEW, round(WRITTEN * here)) - inside
+        if not late and here > FEW and min(asked, room) < CROWD * here:
+            return []
+        new = []
+        for job in sorted(waiting, key=lambda job: job.came - self._seconds * job.due / job.ticket.sentences):
+            if room > 0 or job in late:
+                new.append(job)
+                room -= job.ticket.sentences
         return new
 
     def _take_in(self, new: list[Job]) -> None:
@@ -200,7 +180,7 @@ class Engine:
         if job.ticket.gone:
             self._refuse(job, Refusal(499, "the client has gone"))
         elif time.monotonic() > job.ticket.deadline:
-            self.meters.refused.labels("deadline").inc()
+            self.meters.refuse("deadline")
             self._refuse(job, Refusal(504, f"not done within {self.limits.deadline:g} seconds", wait=5))
         return job.over
 

@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from anyorder.core import Cost, Decoder, State, Step
@@ -29,6 +30,14 @@ class Ticket:
     gone: bool = False  # nobody waits any more: its rows leave within a step
     begun: float | None = None  # when its first row joined a batch
     known: bool = False  # has it a job that was taken? Then its later ones are
+
+
+def alone(taken: Step, n: int) -> Step:
+    """The n-th row of a step, as a step of its own: what a trace tells of it, and nothing that only decisions read."""
+    at = torch.tensor([n])
+    before, state = (one.but(view=None, memory={}).take(at) for one in (taken.before, taken.state))
+    view = taken.view._replace(hidden=None, full=None).take(at)
+    return Step(torch.zeros_like(at), before, taken.z[at], taken.logz[at], view, state, None, taken.written[at])
 
 
 TICKET: ContextVar[Ticket] = ContextVar("ticket")  # of the request that this thread works for
@@ -51,8 +60,9 @@ class Part:
     key: Hashable
     model: Any
     decoder: Decoder
-    context: Any  # one row each …
+    context: Any  # of all rows that were prepared together …
     state: State  # … before their first step
+    at: Sequence[int]  # those of them that are the part's
     rows: Sequence[int]  # as the listener knows them
     beam: int = 1
     positions: int = 1
@@ -63,7 +73,7 @@ class Part:
     ended: dict[int, Ended] = field(default_factory=dict)  # filled by the engine, by place in the part
 
     def __len__(self) -> int:
-        return len(self.state.tokens)
+        return len(self.at)
 
 
 class Task(Protocol):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from anyorder.core import Step
+from anyorder.core.model import without
 from anyorder.serve.batch import Batch, numbers, open_batch, width
 from anyorder.serve.job import Ended, Job, Part
 
@@ -111,16 +112,15 @@ class Lane:
     def _join(self, owners: list[Owner]) -> None:
         """All of them at once: the rows that are under way are copied a single time."""
         contexts, states, known = [], [], []
-        for part in dict.fromkeys(owner.part for owner in owners):
-            own = sorted((owner for owner in owners if owner.part is part), key=lambda owner: owner.place)
-            known += own
-            if len(own) == len(part):
-                contexts.append(part.context)
-                states.append(part.state)
-            else:
-                places = numbers([owner.place for owner in own])
-                contexts.append(part.context.take(places))
-                states.append(part.state.take(places).trim())
+        together: dict[tuple[int, int], list[Owner]] = {}  # those that were prepared together are taken together
+        for owner in owners:
+            together.setdefault((id(owner.part.context), id(owner.part.state)), []).append(owner)
+        for some in together.values():
+            part, at = some[0].part, [owner.part.at[owner.place] for owner in some]
+            known += some
+            whole = at == list(range(len(part.state.tokens)))
+            contexts.append(part.context if whole else without(part.context, numbers(at)))
+            states.append(part.state if whole else part.state.take(numbers(at)).trim())
         rows = [next(self._numbers) for _ in known]
         self._owners |= dict(zip(rows, known, strict=True))
         context, state = (some[0].join(*some[1:]) if len(some) > 1 else some[0] for some in (contexts, states))

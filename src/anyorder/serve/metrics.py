@@ -41,6 +41,10 @@ class Meters:
         self.fill.observe(fill)
         self.waiting.set(waiting)
 
+    def refuse(self, why: str) -> None:
+        """A request was refused: queue, rate, key or deadline."""
+        self.refused.labels(why).inc()
+
     def text(self) -> bytes:
         """In Prometheus' own format."""
         return generate_latest(self.registry)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from anyorder.errors import AnyorderError, ModelError, raised_in
 
 
@@ -15,6 +18,10 @@ class Refusal(Exception):
         self.status, self.message, self.field = status, message, field
         self.code = code or CODES.get(status, "error")
         self.wait = wait  # seconds after which it is worth asking again
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """So that it can be told in another process."""
+        return partial(Refusal, code=self.code, field=self.field, wait=self.wait), (self.status, self.message)
 
     @property
     def headers(self) -> dict[str, str]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
 import time
 from collections.abc import Mapping
+from multiprocessing import Pipe
 from types import FrameType
+from typing import NoReturn
 
 import torch
 import uvicorn
@@ -19,6 +22,7 @@ from fastapi import FastAPI
 
 from anyorder.errors import UsageError
 from anyorder.models.machine import cores
+from anyorder.serve.apart import Behind
 from anyorder.serve.app import create
 from anyorder.serve.gate import Lines
 from anyorder.serve.served import Model
@@ -93,9 +97,45 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
         log.handlers, log.propagate = [handler], False
     logging.getLogger("anyorder.serve").setLevel(logging.INFO)
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    app = create(models, settings)
+    if not apart():
+        app = create(models, settings)
+        settle()
+        Listening(app).run(sockets=[sock])
+        return
+    here, there = Pipe()
+    app = create(models, settings, there)
     settle()
-    Listening(app).run(sockets=[sock])
+    http = os.fork()
+    if http == 0:
+        here.close()
+        _listen(app, sock)
+    there.close()
+    sock.close()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: os.kill(http, number))
+    Behind(settings.limits, settings.budget, app.state.server.models, here).run()
+    here.close()
+    ended = os.waitstatus_to_exitcode(os.waitpid(http, 0)[1])
+    if ended:
+        raise SystemExit(1)
+
+
+def apart() -> bool:
+    """Can the model be in a process of its own? Where a process can be forked, and no accelerator is at work."""
+    return sys.platform == "linux" and not torch.cuda.is_available()
+
+
+def _listen(app: FastAPI, sock: socket.socket) -> NoReturn:
+    """Be the process that speaks HTTP; what the first one is told to do, this one hears from it."""
+    code = 1
+    try:
+        os.setpgid(0, 0)  # Ctrl-C reaches the first process alone
+        torch.set_num_threads(1)
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads were not forked
+        Listening(app).run(sockets=[sock])
+        code = 0
+    finally:
+        os._exit(code)
 
 
 class Background:

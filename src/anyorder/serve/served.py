@@ -13,8 +13,9 @@ from torch import Tensor
 
 from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.ragged import joined
-from anyorder.serve.engine import Engine
-from anyorder.serve.job import TICKET, Ended, Listener, Part, Task
+from anyorder.models.packed import PACK
+from anyorder.serve.admission import Admission
+from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.effort import expected
@@ -27,12 +28,13 @@ from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
 Model = Translator | Writer
+PACKS = 4  # packs in which newcomers are encoded; where they are more, those of like size come together
 
 
 class Served(Generator):
     """A generator that hands its rows to the engine, and waits: to be used on a thread that has a ticket."""
 
-    def __init__(self, inner: Generator, engine: Engine) -> None:
+    def __init__(self, inner: Generator, engine: Admission) -> None:
         super().__init__(inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name)
         self.inner, self.engine = inner, engine
 
@@ -44,6 +46,8 @@ class Served(Generator):
         decoders = [(one, carrier.decoder(one)) for one in plan.each]
         for _, decoder in decoders:
             self._check(decoder)
+        if not inputs:
+            return []
         expected(carrier, inputs, decoders, keep).allow(plan, self.name)
         passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
         task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, passes)
@@ -139,9 +143,10 @@ class _Write:
         return id(self.generator), self.plan.search.lengths, self.plan.writing.seed
 
     def prepare(self, others: Sequence[_Write]) -> None:
-        """Sources of like size are encoded together, whoever asks."""
+        """Sources are encoded together, whoever asks: a few as they are, many with those of like size."""
         each = [(task, n) for task in (self, *others) for n in range(len(task.inputs))]
-        for some in batches([task.inputs[n].size for task, n in each], alike=ALIKE):
+        sizes = [task.inputs[n].size for task, n in each]
+        for some in packs(sizes) if sum(sizes) <= PACKS * PACK else batches(sizes, alike=ALIKE):
             owners = [each[i] for i in some]
             batch = self.generator.prepare([task.inputs[n] for task, n in owners], self.plan)
             rows: dict[_Write, list[int]] = {}
@@ -154,11 +159,10 @@ class _Write:
         """Rows of a batch that are this task's: a part for every order; where paths are kept, for every row."""
         groups = [([row], [n]) for row, n in zip(rows, inputs, strict=True)] if self.keep else [(rows, inputs)]
         for own, which in groups:
-            some = batch if len(own) == len(batch) else batch.take(own)
             for one in self.plan.each:
-                self._add(one, some, which)
+                self._add(one, batch, own, which)
 
-    def _add(self, one: Plan, batch: Batch, inputs: list[int]) -> None:
+    def _add(self, one: Plan, batch: Batch, own: list[int], inputs: list[int]) -> None:
         generator, search, known = self.generator, one.search, sum(map(len, self.parts))
         learned = id(generator.learned) if one.writing.order == "learned" else None
         kept = _Kept(self.listener, shared=generator.causal and not search.searches) if self.keep else None
@@ -166,11 +170,12 @@ class _Write:
         words = replace(one.writing, seed=0)
         part = Part(
             (id(generator.model), words, search.beam, search.positions, learned, apart), generator.model,
-            generator.decoder(one), batch.context, batch.state, range(known, known + len(batch)), search.beam,
+            generator.decoder(one), batch.context, batch.state, own, range(known, known + len(own)), search.beam,
             search.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)
-        self.pieces.append(_Piece(one, batch, inputs, part, kept))
+        looks = self.keep or one.choosing.rescore == "marginal"  # will it need more of its rows than their names?
+        self.pieces.append(_Piece(one, batch.take(own) if looks else _named(batch, own), inputs, part, kept))
 
     def finish(self) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases the hypotheses, order by order."""
@@ -201,6 +206,26 @@ class _Write:
         return Path(recipe, first, cost, beam=(Beam(tokens, logp, score, path, symbol, gain, cost), k))
 
 
+def _named(batch: Batch, rows: Sequence[int]) -> Batch:
+    """Whose some rows of a batch are, without their part of its tensors."""
+    sources, canvases, places = ([some[i] for i in rows] for some in (batch.sources, batch.canvases, batch.places))
+    return replace(batch, sources=sources, canvases=canvases, places=places)  # type: ignore[arg-type]
+
+
+def packs(sizes: Sequence[int]) -> list[list[int]]:
+    """Indices in packs that an encoder runs without padding, like sizes together."""
+    order = sorted(range(len(sizes)), key=lambda i: sizes[i])
+    out: list[list[int]] = [[]]
+    room = PACK
+    for i in order:
+        if sizes[i] > room and out[-1]:
+            out.append([])
+            room = PACK
+        out[-1].append(i)
+        room -= sizes[i]
+    return out
+
+
 @dataclass(eq=False)
 class _Kept:
     """Keeps the steps of one row, and tells the listener.
@@ -214,17 +239,11 @@ class _Kept:
     cost: Cost = field(default_factory=Cost)  # of the row, where it shares a batch
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
-        self.steps.append(self._only(taken, n) if self.shared else taken)
+        self.steps.append(alone(taken, n))
+        if self.shared:
+            self.cost.add(Cost(1, 1, 1))
         if self.listener is not None:
             self.listener(row, taken, n)
-
-    def _only(self, taken: Step, n: int) -> Step:
-        at = torch.tensor([n])
-        self.cost.add(Cost(1, 1, 1))
-        return Step(
-            torch.zeros_like(at), taken.before.take(at), taken.z[at], taken.logz[at], taken.view.take(at),
-            taken.state.take(at), None, taken.written[at],
-        )  # fmt: skip
 
 
 def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> int:
@@ -239,13 +258,13 @@ def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> i
 class _Translator(Translator):
     """A translator whose generators are served."""
 
-    engine: Engine
+    engine: Admission
 
     def generator(self, to: str, source: str | None = None) -> Served:
         return Served(super().generator(to, source), self.engine)
 
 
-def served(name: str, model: Model, engine: Engine) -> Model:
+def served(name: str, model: Model, engine: Admission) -> Model:
     """The same model, its rows written by the engine; what it needs later is loaded now."""
     if isinstance(model, Writer):
         writer = Writer(model.model, model.tokenizer, name)

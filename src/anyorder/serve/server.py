@@ -9,10 +9,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from anyorder.serve.admission import Admission
+from anyorder.serve.apart import Away
 from anyorder.serve.engine import Engine
 from anyorder.serve.job import TICKET, Listener, Ticket
 from anyorder.serve.keys import Keys
@@ -41,10 +44,14 @@ class Settings:
 class Server:
     """What a request needs: models by their names, a way to have something written, and who may ask."""
 
-    def __init__(self, models: Mapping[str, Model], settings: Settings) -> None:
+    def __init__(self, models: Mapping[str, Model], settings: Settings, pipe: Connection | None = None) -> None:
         self.settings, self.limits = settings, settings.limits
         self.meters = Meters()
-        self.engine = Engine(settings.limits, self.meters, settings.budget)
+        self.engine: Admission = (
+            Engine(settings.limits, self.meters, settings.budget)
+            if pipe is None
+            else Away(settings.limits, self.meters, pipe)
+        )
         self.keys = Keys(settings.keys, settings.limits.rate)
         self.models: dict[str, Model] = {name: served(name, model, self.engine) for name, model in models.items()}
         self.started = int(time.time())
@@ -77,7 +84,7 @@ class Server:
                 key or (token.strip() if scheme.lower() == "bearer" else None), address
             )
         except Refusal as why:
-            self.meters.refused.labels("rate" if why.status == 429 else "key").inc()
+            self.meters.refuse("rate" if why.status == 429 else "key")
             raise
 
     async def work(self, request: Request, sentences: int, job: Callable[[], Done]) -> Done:
