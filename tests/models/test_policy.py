@@ -47,7 +47,7 @@ def final(order: Policy, rows: int = 4, **options: object) -> torch.Tensor:
 def test_scores_and_values_are_the_formulas() -> None:
     policy = some_policy(history=2, features=())
     h, past = torch.randn(1, 3, WIDTH), torch.randn(1, WIDTH)
-    x = Inputs(h, torch.zeros(1, 3, 0), torch.ones(1, 3) > 0, h.mean(1), past, torch.tensor([1]))
+    x = Inputs(h, torch.zeros(1, 3, 0), torch.ones(1, 3) > 0, torch.arange(3)[None], h.mean(1), past, torch.tensor([1]))
     assert policy.slot is not None
     recalled = (past[0] + policy.slot.weight[0]) / 2  # k = 2, one of the two slots filled
     seen = torch.cat([h[0], recalled.expand(3, -1)], -1)
@@ -62,7 +62,13 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
 
     def inputs(h: torch.Tensor, candidates: torch.Tensor) -> Inputs:
         return Inputs(
-            h, h.new_zeros(1, h.shape[1], 0), candidates, h.mean(1), h.new_zeros(1, WIDTH), torch.zeros(1).long()
+            h,
+            h.new_zeros(1, h.shape[1], 0),
+            candidates,
+            torch.zeros(h.shape[:2]).long(),
+            h.mean(1),
+            h.new_zeros(1, WIDTH),
+            torch.zeros(1).long(),
         )
 
     scores = policy.scores(inputs(h, candidates))
@@ -71,6 +77,44 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
     changed[0, 3] += 1
     assert (policy.scores(inputs(changed, candidates))[0, 0] != scores[0, 0]).item()  # others matter: it compares
     assert policy.scores(inputs(h, candidates & False)).isfinite().all()
+
+
+def test_distances_between_candidates_are_the_formula() -> None:
+    policy = some_policy(history=0, features=(), attention=32, distances=2)
+    assert policy.near is not None and policy.where is not None and policy.query is not None
+    assert policy.key is not None and policy.gather is not None
+    h, places = torch.randn(4, WIDTH), [0, 1, 3, 7]
+    candidates = torch.tensor([[True, True, False, True]])
+    empty, nobody = torch.zeros(1, 4, 0), torch.zeros(1).long()
+    x = Inputs(h[None], empty, candidates, torch.tensor([places]), h[None].mean(1), torch.zeros(1, WIDTH), nobody)
+    found = policy._compared(x)[0]
+    q, k, v = (f(h) for f in (policy.query, policy.key, policy.gather))
+    for i in range(4):
+        for head in range(2):
+            part = slice(16 * head, 16 * head + 16)
+            seen = [0, 1, 3]
+            apart = [min(2, max(-2, places[j] - places[i])) + 2 for j in seen]
+            alike = torch.stack(
+                [q[i, part] @ k[j, part] / 4 + policy.near.weight[d, head] for j, d in zip(seen, apart, strict=True)]
+            )
+            values = torch.stack([v[j, part] + policy.where.weight[d, part] for j, d in zip(seen, apart, strict=True)])
+            torch.testing.assert_close(found[i, part], alike.softmax(0) @ values)
+    assert policy._compared(x._replace(candidates=candidates & False)).isfinite().all()
+
+
+def test_distances_tell_the_leftmost_mask_where_hidden_states_do_not() -> None:
+    h, candidates = torch.ones(1, 5, WIDTH), torch.tensor([[False, True, True, True, True]])
+    x = Inputs(h, torch.zeros(1, 5, 0), candidates, torch.arange(5)[None], h.mean(1), h.mean(1), torch.zeros(1).long())
+    without = some_policy(history=0, features=(), attention=16).scores(x)[0, 1:]
+    torch.testing.assert_close(without, without[:1].expand(4))
+    within = some_policy(history=0, features=(), attention=16, distances=1).scores(x)[0, 1:]
+    assert (within[0] - within[1:]).detach().abs().min() > 1e-3
+
+
+@pytest.mark.parametrize("wrong", [{"distances": 3}, {"distances": -1, "attention": 16}])
+def test_distances_that_nobody_sees_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(PolicyError, match="only between candidates that see each other"):
+        Policy(WIDTH, **wrong)  # type: ignore[arg-type]
 
 
 def test_symbols_are_read_only_where_they_are_written() -> None:
@@ -200,7 +244,7 @@ def test_sampling_adds_log_pi_to_the_score_and_greedy_does_not() -> None:
 
 
 def test_saved_and_loaded_it_orders_the_same(tmp_path: Path) -> None:
-    policy, file = some_policy(attention=16), tmp_path / "deep" / "policy.safetensors"
+    policy, file = some_policy(attention=16, distances=2), tmp_path / "deep" / "policy.safetensors"
     policy.save(file)
     loaded = Policy.load(file)
     assert loaded.about == {"model": "the toy"} and loaded.features == ("confidence",) and loaded.history == 3

@@ -5,8 +5,9 @@
     V_θ(s) = v · 1/L Σ_i (h_i, h̄) + b       a 1-layer MLP
 
 h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width. Beyond
-the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), and a policy
-may decide how many as well as which: it writes every position with f_i > 0, one at least (`count`).
+the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), which may know
+how far away they stand (`distances`), and a policy may decide how many as well as which: it writes every position with
+f_i > 0, one at least (`count`).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class Inputs(NamedTuple):
     hidden: Tensor  # (B, M, D) h_i
     features: Tensor  # (B, M, 2F) handcrafted φ_i beside it and their reciprocal ranks, F = 0 in the paper
     candidates: Tensor  # (B, M) bool: the positions that may be chosen
+    place: Tensor  # (B, M) int64: where in the text each of them stands
     mean: Tensor  # (B, D) 1/L Σ_i h_i over open positions
     past: Tensor  # (B, D) Σ_j h^j_{a_j}
     filled: Tensor  # (B,) int64: terms of that sum, at most k
@@ -47,7 +49,8 @@ class Inputs(NamedTuple):
 class Policy(nn.Module, Order):
     """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well.
 
-    `attention` is the width of an attention layer over the candidates, 0: none. `several`: it decides how many, too.
+    `attention` is the width of an attention layer over the candidates, 0: none; it tells apart `distances` places to
+    the left and to the right, 0: none. `several`: it decides how many, too.
     """
 
     def __init__(
@@ -59,17 +62,25 @@ class Policy(nn.Module, Order):
         about: Any = None,
         *,
         attention: int = 0,
+        distances: int = 0,
         several: bool = False,
     ) -> None:
         super().__init__()
         unknown = [name for name in features if name not in FEATURES]
         if unknown:
             raise PolicyError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        if distances < 0 or (distances and not attention):
+            raise PolicyError(
+                f"distances = {distances}: 0 or more, and only between candidates that see each other (attention)"
+            )
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
-        self.attention, self.several = attention, several
+        self.attention, self.distances, self.several = attention, distances, several
         self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
+        spans = 2 * distances + 1
+        self.near = nn.Embedding(spans, heads_of(attention)) if distances else None  # b_d of each head
+        self.where = nn.Embedding(spans, attention) if distances else None  # r_d
         self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
@@ -77,8 +88,9 @@ class Policy(nn.Module, Order):
         for layer in (self.outer, self.critic):  # starts near the uniform order, with values near 0
             nn.init.normal_(layer.weight, std=0.01)
             nn.init.zeros_(layer.bias)
-        if self.slot is not None:
-            nn.init.normal_(self.slot.weight, std=0.01)
+        for table in (self.slot, self.near, self.where):
+            if table is not None:
+                nn.init.normal_(table.weight, std=0.01)
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -112,7 +124,8 @@ class Policy(nn.Module, Order):
         phi = [FEATURES[name](state, view).masked_fill(~candidates, 0.0) for name in self.features]
         columns = [c.to(hidden.dtype) for f in phi for c in (f, reciprocal_rank(f, candidates))]
         features = torch.stack(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
-        return Inputs(hidden, features, candidates, torch.einsum("nl,nld->nd", weight, hidden), past, count)
+        place = torch.arange(hidden.shape[1], device=hidden.device).expand_as(candidates)
+        return Inputs(hidden, features, candidates, place, torch.einsum("nl,nld->nd", weight, hidden), past, count)
 
     def scores(self, x: Inputs) -> Tensor:
         """f_θ(h_i, h̄): (B, M)"""
@@ -130,12 +143,24 @@ class Policy(nn.Module, Order):
         return values[:, 0]
 
     def _compared(self, x: Inputs) -> Tensor:
-        """c_i = Σ_j softmax_j(q_i · k_j / √d) v_j over the candidates j, in heads of at most 16: (B, M, A)"""
+        """c_i = Σ_j α_ij (v_j + r_{j−i}) over the candidates j, in heads of at most 16: (B, M, A)
+
+        α_ij = softmax_j(q_i · k_j / √d + b_{j−i}), distances cut off at ±`distances`; r = b = 0 without them.
+        """
         assert self.query is not None and self.key is not None and self.gather is not None
-        heads = max(1, self.attention // 16)
+        heads = heads_of(self.attention)
         q, k, v = (f(x.hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.gather))
         seen = x.candidates[:, None, None] | ~x.candidates.any(-1)[:, None, None, None]  # no candidate: no NaN either
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
+        if self.near is None or self.where is None:
+            mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
+        else:
+            most = self.distances
+            apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
+            alike = q @ k.mT / q.shape[-1] ** 0.5 + self.near(apart).movedim(-1, 1)  # (B, H, M, M)
+            alpha = alike.masked_fill(~seen, -torch.inf).softmax(-1)
+            spans = alpha.new_zeros(*alpha.shape[:-1], 2 * most + 1)  # Σ_j α_ij over the j at each distance
+            spans = spans.scatter_add(-1, apart[:, None].expand_as(alpha), alpha)
+            mixed = alpha @ v + spans @ self.where.weight.view(2 * most + 1, heads, -1).transpose(0, 1)
         return mixed.transpose(1, 2).flatten(-2)
 
     def _recall(self, x: Inputs) -> Tensor:
@@ -184,6 +209,7 @@ class Policy(nn.Module, Order):
             "hidden": self.inner.out_features,
             "features": self.features,
             "attention": self.attention,
+            "distances": self.distances,
             "several": self.several,
             "about": self.about,
         }
@@ -213,6 +239,11 @@ class Policy(nn.Module, Order):
         policy = cls(**settings | {"features": tuple(settings["features"])})
         policy.load_state_dict(weights)
         return policy.eval()
+
+
+def heads_of(attention: int) -> int:
+    """Heads of an attention layer of this width: of at most 16 each."""
+    return max(1, attention // 16)
 
 
 def reciprocal_rank(phi: Tensor, candidates: Tensor) -> Tensor:
