@@ -99,7 +99,7 @@ def main() -> None:
         print("|---|---:|---:|---:|---:|---:|---:|")
         handcrafted = cells(Way("left2right"))
         own = cells.files.get(f"policy-{direction}")
-        files = {"learned": own} if own is not None else {}
+        files = {"learned": own} if own is not None and not options.policy else {}
         files |= {name: Path(folder) / f"policy-{direction}.safetensors" for name, folder in options.policy}
         for name, file in files.items():
             if not file.exists():

@@ -79,42 +79,32 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
     assert policy.scores(inputs(h, candidates & False)).isfinite().all()
 
 
-def test_distances_between_candidates_are_the_formula() -> None:
-    policy = some_policy(history=0, features=(), attention=32, distances=2)
-    assert policy.near is not None and policy.where is not None and policy.query is not None
-    assert policy.key is not None and policy.gather is not None
-    h, places = torch.randn(4, WIDTH), [0, 1, 3, 7]
-    candidates = torch.tensor([[True, True, False, True]])
-    empty, nobody = torch.zeros(1, 4, 0), torch.zeros(1).long()
-    x = Inputs(h[None], empty, candidates, torch.tensor([places]), h[None].mean(1), torch.zeros(1, WIDTH), nobody)
-    found = policy._compared(x)[0]
-    q, k, v = (f(h) for f in (policy.query, policy.key, policy.gather))
-    for i in range(4):
-        for head in range(2):
-            part = slice(16 * head, 16 * head + 16)
-            seen = [0, 1, 3]
-            apart = [min(2, max(-2, places[j] - places[i])) + 2 for j in seen]
-            alike = torch.stack(
-                [q[i, part] @ k[j, part] / 4 + policy.near.weight[d, head] for j, d in zip(seen, apart, strict=True)]
-            )
-            values = torch.stack([v[j, part] + policy.where.weight[d, part] for j, d in zip(seen, apart, strict=True)])
-            torch.testing.assert_close(found[i, part], alike.softmax(0) @ values)
-    assert policy._compared(x._replace(candidates=candidates & False)).isfinite().all()
+def test_distances_between_candidates_add_a_number_for_each_pair() -> None:
+    policy, without = (some_policy(history=0, features=(), distances=d) for d in (2, 0))
+    assert policy.before is not None
+    without.load_state_dict({k: v for k, v in policy.state_dict().items() if not k.startswith("before")})
+    h, places = torch.randn(1, 4, WIDTH), [0, 1, 3, 7]
+    candidates, nobody = torch.tensor([[True, True, False, True]]), torch.zeros(1).long()
+    empty, past = torch.zeros(1, 4, 0), torch.zeros(1, WIDTH)
+    x = Inputs(h, empty, candidates, torch.tensor([places]), h.mean(1), past, nobody)
+    beta = {d: float(b) for d, b in zip(range(-2, 3), policy.before.weight.detach()[:, 0], strict=True)}
+    each = [sum(beta[min(2, max(-2, places[j] - i))] for j in (0, 1, 3)) for i in places]
+    torch.testing.assert_close(policy.scores(x) - without.scores(x), torch.tensor([each]))
 
 
-def test_distances_tell_the_leftmost_mask_where_hidden_states_do_not() -> None:
-    h, candidates = torch.ones(1, 5, WIDTH), torch.tensor([[False, True, True, True, True]])
-    x = Inputs(h, torch.zeros(1, 5, 0), candidates, torch.arange(5)[None], h.mean(1), h.mean(1), torch.zeros(1).long())
-    without = some_policy(history=0, features=(), attention=16).scores(x)[0, 1:]
-    torch.testing.assert_close(without, without[:1].expand(4))
-    within = some_policy(history=0, features=(), attention=16, distances=1).scores(x)[0, 1:]
-    assert (within[0] - within[1:]).detach().abs().min() > 1e-3
+def test_distances_can_be_left2right_whatever_the_hidden_states() -> None:
+    policy = some_policy(history=0, features=(), distances=1)
+    assert policy.before is not None
+    policy.before.weight.data[:, 0] = torch.tensor([-1e4, 0.0, 1e4])  # a mask on the left: later; on the right: sooner
+    task = ChainTask()
+    context, state, _ = task.start(3, 0)
+    for taken in unroll(task.model, context, state, Decoder(Coordinates(policy), task.symbols)):
+        assert torch.equal(taken.z.int().argmax(-1), taken.before.masked.int().argmax(-1))
 
 
-@pytest.mark.parametrize("wrong", [{"distances": 3}, {"distances": -1, "attention": 16}])
-def test_distances_that_nobody_sees_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(PolicyError, match="only between candidates that see each other"):
-        Policy(WIDTH, **wrong)  # type: ignore[arg-type]
+def test_negative_distances_are_refused() -> None:
+    with pytest.raises(PolicyError, match="0 or more"):
+        Policy(WIDTH, distances=-1)
 
 
 def test_symbols_are_read_only_where_they_are_written() -> None:

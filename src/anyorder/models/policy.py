@@ -5,9 +5,9 @@
     V_θ(s) = v · 1/L Σ_i (h_i, h̄) + b       a 1-layer MLP
 
 h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width. Beyond
-the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), which may know
-how far away they stand (`distances`), and a policy may decide how many as well as which: it writes every position with
-f_i > 0, one at least (`count`).
+the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), a learned
+number may be added for each pair of candidates by how far apart they stand (`distances`), and a policy may decide how
+many as well as which: it writes every position with f_i > 0, one at least (`count`).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Inputs(NamedTuple):
 class Policy(nn.Module, Order):
     """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well.
 
-    `attention` is the width of an attention layer over the candidates, 0: none; it tells apart `distances` places to
-    the left and to the right, 0: none. `several`: it decides how many, too.
+    `attention` is the width of an attention layer over the candidates, 0: none; `distances` is how far β tells the
+    candidates' distances apart, 0: no β. `several`: it decides how many, too.
     """
 
     def __init__(
@@ -69,18 +69,14 @@ class Policy(nn.Module, Order):
         unknown = [name for name in features if name not in FEATURES]
         if unknown:
             raise PolicyError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
-        if distances < 0 or (distances and not attention):
-            raise PolicyError(
-                f"distances = {distances}: 0 or more, and only between candidates that see each other (attention)"
-            )
+        if distances < 0:
+            raise PolicyError(f"distances = {distances}: 0 or more")
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
         self.attention, self.distances, self.several = attention, distances, several
         self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
-        spans = 2 * distances + 1
-        self.near = nn.Embedding(spans, heads_of(attention)) if distances else None  # b_d of each head
-        self.where = nn.Embedding(spans, attention) if distances else None  # r_d
+        self.before = nn.Embedding(2 * distances + 1, 1) if distances else None  # β
         self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
@@ -88,9 +84,10 @@ class Policy(nn.Module, Order):
         for layer in (self.outer, self.critic):  # starts near the uniform order, with values near 0
             nn.init.normal_(layer.weight, std=0.01)
             nn.init.zeros_(layer.bias)
-        for table in (self.slot, self.near, self.where):
-            if table is not None:
-                nn.init.normal_(table.weight, std=0.01)
+        if self.slot is not None:
+            nn.init.normal_(self.slot.weight, std=0.01)
+        if self.before is not None:
+            nn.init.zeros_(self.before.weight)
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -128,14 +125,14 @@ class Policy(nn.Module, Order):
         return Inputs(hidden, features, candidates, place, torch.einsum("nl,nld->nd", weight, hidden), past, count)
 
     def scores(self, x: Inputs) -> Tensor:
-        """f_θ(h_i, h̄): (B, M)"""
+        """f_θ(h_i, h̄) + Σ_j β_{j−i}: (B, M)"""
         parts = [x.hidden, x.features]
         if self.slot is not None:
             parts.append(self._recall(x)[:, None].expand_as(x.hidden))
         if self.attention:
             parts.append(self._compared(x))
-        scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())
-        return scores[..., 0]
+        scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())[..., 0]
+        return scores if self.before is None else scores + self._apart(x)
 
     def values(self, x: Inputs) -> Tensor:
         """V_θ(1/L Σ_i (h_i, h̄)): (B,)"""
@@ -143,25 +140,21 @@ class Policy(nn.Module, Order):
         return values[:, 0]
 
     def _compared(self, x: Inputs) -> Tensor:
-        """c_i = Σ_j α_ij (v_j + r_{j−i}) over the candidates j, in heads of at most 16: (B, M, A)
-
-        α_ij = softmax_j(q_i · k_j / √d + b_{j−i}), distances cut off at ±`distances`; r = b = 0 without them.
-        """
+        """c_i = Σ_j softmax_j(q_i · k_j / √d) v_j over the candidates j, in heads of at most 16: (B, M, A)"""
         assert self.query is not None and self.key is not None and self.gather is not None
-        heads = heads_of(self.attention)
+        heads = max(1, self.attention // 16)
         q, k, v = (f(x.hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for f in (self.query, self.key, self.gather))
         seen = x.candidates[:, None, None] | ~x.candidates.any(-1)[:, None, None, None]  # no candidate: no NaN either
-        if self.near is None or self.where is None:
-            mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
-        else:
-            most = self.distances
-            apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
-            alike = q @ k.mT / q.shape[-1] ** 0.5 + self.near(apart).movedim(-1, 1)  # (B, H, M, M)
-            alpha = alike.masked_fill(~seen, -torch.inf).softmax(-1)
-            spans = alpha.new_zeros(*alpha.shape[:-1], 2 * most + 1)  # Σ_j α_ij over the j at each distance
-            spans = spans.scatter_add(-1, apart[:, None].expand_as(alpha), alpha)
-            mixed = alpha @ v + spans @ self.where.weight.view(2 * most + 1, heads, -1).transpose(0, 1)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
         return mixed.transpose(1, 2).flatten(-2)
+
+    def _apart(self, x: Inputs) -> Tensor:
+        """Σ_j β_{j−i} over the candidates j, distances cut off at ±`distances`: (B, M)"""
+        assert self.before is not None
+        most = self.distances
+        apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
+        pairs: Tensor = self.before(apart)[..., 0]
+        return torch.where(x.candidates[:, None], pairs, 0.0).sum(-1)
 
     def _recall(self, x: Inputs) -> Tensor:
         """h̄ = 1/k (Σ_j h^j_{a_j} + Σ_{j ≤ count} emb_θ(j)): (B, D)"""
@@ -239,11 +232,6 @@ class Policy(nn.Module, Order):
         policy = cls(**settings | {"features": tuple(settings["features"])})
         policy.load_state_dict(weights)
         return policy.eval()
-
-
-def heads_of(attention: int) -> int:
-    """Heads of an attention layer of this width: of at most 16 each."""
-    return max(1, attention // 16)
 
 
 def reciprocal_rank(phi: Tensor, candidates: Tensor) -> Tensor:

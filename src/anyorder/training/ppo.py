@@ -56,7 +56,7 @@ class Settings:
     hidden: int = 1024  # units of f_θ (paper: 1024)
     features: tuple[str, ...] = ()  # handcrafted features that f_θ sees beside h_i (paper: none)
     attention: int = 0  # width of an attention layer over the candidates (paper: none)
-    distances: int = 0  # that layer tells apart so many places to the left and to the right (paper: none)
+    distances: int = 0  # β_{j−i} of pairs of candidates, told apart so far to the left and to the right (paper: none)
     several: bool = False  # decide of each position whether to write it now, not of one position (paper: one)
     price: float = 0.0  # λ: what a pass costs, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"
