@@ -81,21 +81,24 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
 
 def test_distances_between_candidates_add_a_number_for_each_pair() -> None:
     policy, without = (some_policy(history=0, features=(), distances=d) for d in (2, 0))
-    assert policy.before is not None
-    without.load_state_dict({k: v for k, v in policy.state_dict().items() if not k.startswith("before")})
+    assert policy.before is not None and policy.apart is not None
+    without.load_state_dict({k: v for k, v in policy.state_dict().items() if k in without.state_dict()})
     h, places = torch.randn(1, 4, WIDTH), [0, 1, 3, 7]
     candidates, nobody = torch.tensor([[True, True, False, True]]), torch.zeros(1).long()
     empty, past = torch.zeros(1, 4, 0), torch.zeros(1, WIDTH)
     x = Inputs(h, empty, candidates, torch.tensor([places]), h.mean(1), past, nobody)
-    beta = {d: float(b) for d, b in zip(range(-2, 3), policy.before.weight.detach()[:, 0], strict=True)}
+    beta = {d: float(b.detach()) for d, b in zip(range(-2, 3), policy.before(policy.apart.weight), strict=True)}
     each = [sum(beta[min(2, max(-2, places[j] - i))] for j in (0, 1, 3)) for i in places]
     torch.testing.assert_close(policy.scores(x) - without.scores(x), torch.tensor([each]))
 
 
 def test_distances_can_be_left2right_whatever_the_hidden_states() -> None:
     policy = some_policy(history=0, features=(), distances=1)
-    assert policy.before is not None
-    policy.before.weight.data[:, 0] = torch.tensor([-1e4, 0.0, 1e4])  # a mask on the left: later; on the right: sooner
+    assert policy.before is not None and policy.apart is not None
+    nn.init.ones_(policy.before.weight)
+    policy.apart.weight.data[:] = torch.tensor(
+        [[-1e4], [0.0], [1e4]]
+    )  # a mask on the left: later; on the right: sooner
     task = ChainTask()
     context, state, _ = task.start(3, 0)
     for taken in unroll(task.model, context, state, Decoder(Coordinates(policy), task.symbols)):

@@ -27,6 +27,7 @@ from anyorder.errors import ModelError
 from anyorder.files import write_whole
 
 KIND = "anyorder-policy"
+APART = 16  # width of r_d, what a policy knows of a distance d between candidates
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
 
 
@@ -76,7 +77,8 @@ class Policy(nn.Module, Order):
         seen = width * (2 if history else 1)
         self.attention, self.distances, self.several = attention, distances, several
         self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
-        self.before = nn.Embedding(2 * distances + 1, 1) if distances else None  # β
+        self.apart = nn.Embedding(2 * distances + 1, APART) if distances else None  # r
+        self.before = nn.Linear(APART, 1, bias=False) if distances else None  # u: β_d = u · r_d
         self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
@@ -149,11 +151,11 @@ class Policy(nn.Module, Order):
         return mixed.transpose(1, 2).flatten(-2)
 
     def _apart(self, x: Inputs) -> Tensor:
-        """Σ_j β_{j−i} over the candidates j, distances cut off at ±`distances`: (B, M)"""
-        assert self.before is not None
+        """Σ_j β_{j−i}, β_d = u · r_d, over the candidates j, distances cut off at ±`distances`: (B, M)"""
+        assert self.before is not None and self.apart is not None
         most = self.distances
         apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
-        pairs: Tensor = self.before(apart)[..., 0]
+        pairs = self.before(self.apart.weight)[apart, 0]
         return torch.where(x.candidates[:, None], pairs, 0.0).sum(-1)
 
     def _recall(self, x: Inputs) -> Tensor:
