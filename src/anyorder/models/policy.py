@@ -155,7 +155,7 @@ class Policy(nn.Module, Order):
         assert self.before is not None and self.apart is not None
         most = self.distances
         apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
-        pairs = self.before(self.apart.weight)[apart, 0]
+        pairs = (self.apart.weight @ self.before.weight[0])[apart]
         return torch.where(x.candidates[:, None], pairs, 0.0).sum(-1)
 
     def _recall(self, x: Inputs) -> Tensor:
