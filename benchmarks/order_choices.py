@@ -3,7 +3,8 @@
 - How often it writes the leftmost mask, over the steps with a choice: in each quarter of the text, and by what else.
 - Where its translation is not left2right's (it can differ only where the order does): the BLEU of both on those.
 - Whether it could be left2right: a probe, linear or with one layer of 64 units, that reads the hidden state at a mask
-  and says whether any mask stands on its left. Trained on states of half of the sentences, judged on the others.
+  and says whether any mask stands on its left. Trained on every other step of a batch, judged on the steps between
+  (of the same sentences, so that it does no worse than on new ones).
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Noted(Order):
 
 
 def probe(parts: list[tuple[Tensor, Tensor]], units: int) -> tuple[float, float]:
-    """Recall and precision of "the leftmost mask" on states that were not trained on."""
+    """Recall and precision of "the leftmost mask" on the steps that were not trained on."""
     torch.manual_seed(0)
     half = len(parts) // 2
     (x, y), (u, v) = ((torch.cat(f) for f in zip(*some, strict=True)) for some in (parts[::2][:half], parts[1::2]))
