@@ -47,7 +47,7 @@ def final(order: Policy, rows: int = 4, **options: object) -> torch.Tensor:
 def test_scores_and_values_are_the_formulas() -> None:
     policy = some_policy(history=2, features=())
     h, past = torch.randn(1, 3, WIDTH), torch.randn(1, WIDTH)
-    x = Inputs(h, torch.zeros(1, 3, 0), torch.ones(1, 3) > 0, h.mean(1), past, torch.tensor([1]))
+    x = Inputs(h, torch.zeros(1, 3, 0), torch.ones(1, 3) > 0, torch.arange(3)[None], h.mean(1), past, torch.tensor([1]))
     assert policy.slot is not None
     recalled = (past[0] + policy.slot.weight[0]) / 2  # k = 2, one of the two slots filled
     seen = torch.cat([h[0], recalled.expand(3, -1)], -1)
@@ -62,7 +62,13 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
 
     def inputs(h: torch.Tensor, candidates: torch.Tensor) -> Inputs:
         return Inputs(
-            h, h.new_zeros(1, h.shape[1], 0), candidates, h.mean(1), h.new_zeros(1, WIDTH), torch.zeros(1).long()
+            h,
+            h.new_zeros(1, h.shape[1], 0),
+            candidates,
+            torch.zeros(h.shape[:2]).long(),
+            h.mean(1),
+            h.new_zeros(1, WIDTH),
+            torch.zeros(1).long(),
         )
 
     scores = policy.scores(inputs(h, candidates))
@@ -71,6 +77,37 @@ def test_attention_sees_candidates_and_nothing_else() -> None:
     changed[0, 3] += 1
     assert (policy.scores(inputs(changed, candidates))[0, 0] != scores[0, 0]).item()  # others matter: it compares
     assert policy.scores(inputs(h, candidates & False)).isfinite().all()
+
+
+def test_distances_between_candidates_add_a_number_for_each_pair() -> None:
+    policy, without = (some_policy(history=0, features=(), distances=d) for d in (2, 0))
+    assert policy.before is not None and policy.apart is not None
+    without.load_state_dict({k: v for k, v in policy.state_dict().items() if k in without.state_dict()})
+    h, places = torch.randn(1, 4, WIDTH), [0, 1, 3, 7]
+    candidates, nobody = torch.tensor([[True, True, False, True]]), torch.zeros(1).long()
+    empty, past = torch.zeros(1, 4, 0), torch.zeros(1, WIDTH)
+    x = Inputs(h, empty, candidates, torch.tensor([places]), h.mean(1), past, nobody)
+    beta = {d: float(b.detach()) for d, b in zip(range(-2, 3), policy.before(policy.apart.weight), strict=True)}
+    each = [sum(beta[min(2, max(-2, places[j] - i))] for j in (0, 1, 3)) for i in places]
+    torch.testing.assert_close(policy.scores(x) - without.scores(x), torch.tensor([each]))
+
+
+def test_distances_can_be_left2right_whatever_the_hidden_states() -> None:
+    policy = some_policy(history=0, features=(), distances=1)
+    assert policy.before is not None and policy.apart is not None
+    nn.init.ones_(policy.before.weight)
+    policy.apart.weight.data[:] = torch.tensor(
+        [[-1e4], [0.0], [1e4]]
+    )  # a mask on the left: later; on the right: sooner
+    task = ChainTask()
+    context, state, _ = task.start(3, 0)
+    for taken in unroll(task.model, context, state, Decoder(Coordinates(policy), task.symbols)):
+        assert torch.equal(taken.z.int().argmax(-1), taken.before.masked.int().argmax(-1))
+
+
+def test_negative_distances_are_refused() -> None:
+    with pytest.raises(PolicyError, match="0 or more"):
+        Policy(WIDTH, distances=-1)
 
 
 def test_symbols_are_read_only_where_they_are_written() -> None:
@@ -200,7 +237,7 @@ def test_sampling_adds_log_pi_to_the_score_and_greedy_does_not() -> None:
 
 
 def test_saved_and_loaded_it_orders_the_same(tmp_path: Path) -> None:
-    policy, file = some_policy(attention=16), tmp_path / "deep" / "policy.safetensors"
+    policy, file = some_policy(attention=16, distances=2), tmp_path / "deep" / "policy.safetensors"
     policy.save(file)
     loaded = Policy.load(file)
     assert loaded.about == {"model": "the toy"} and loaded.features == ("confidence",) and loaded.history == 3

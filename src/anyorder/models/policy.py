@@ -5,8 +5,9 @@
     V_θ(s) = v · 1/L Σ_i (h_i, h̄) + b       a 1-layer MLP
 
 h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width. Beyond
-the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), and a policy
-may decide how many as well as which: it writes every position with f_i > 0, one at least (`count`).
+the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), a learned
+number may be added for each pair of candidates by how far apart they stand (`distances`), and a policy may decide how
+many as well as which: it writes every position with f_i > 0, one at least (`count`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from anyorder.errors import ModelError
 from anyorder.files import write_whole
 
 KIND = "anyorder-policy"
+APART = 16  # width of r_d, what a policy knows of a distance d between candidates
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
 
 
@@ -39,6 +41,7 @@ class Inputs(NamedTuple):
     hidden: Tensor  # (B, M, D) h_i
     features: Tensor  # (B, M, 2F) handcrafted φ_i beside it and their reciprocal ranks, F = 0 in the paper
     candidates: Tensor  # (B, M) bool: the positions that may be chosen
+    place: Tensor  # (B, M) int64: where in the text each of them stands
     mean: Tensor  # (B, D) 1/L Σ_i h_i over open positions
     past: Tensor  # (B, D) Σ_j h^j_{a_j}
     filled: Tensor  # (B,) int64: terms of that sum, at most k
@@ -47,7 +50,8 @@ class Inputs(NamedTuple):
 class Policy(nn.Module, Order):
     """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well.
 
-    `attention` is the width of an attention layer over the candidates, 0: none. `several`: it decides how many, too.
+    `attention` is the width of an attention layer over the candidates, 0: none; `distances` is how far β tells the
+    candidates' distances apart, 0: no β. `several`: it decides how many, too.
     """
 
     def __init__(
@@ -59,17 +63,22 @@ class Policy(nn.Module, Order):
         about: Any = None,
         *,
         attention: int = 0,
+        distances: int = 0,
         several: bool = False,
     ) -> None:
         super().__init__()
         unknown = [name for name in features if name not in FEATURES]
         if unknown:
             raise PolicyError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
+        if distances < 0:
+            raise PolicyError(f"distances = {distances}: 0 or more")
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
-        self.attention, self.several = attention, several
+        self.attention, self.distances, self.several = attention, distances, several
         self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
+        self.apart = nn.Embedding(2 * distances + 1, APART) if distances else None  # r
+        self.before = nn.Linear(APART, 1, bias=False) if distances else None  # u: β_d = u · r_d
         self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
@@ -79,6 +88,8 @@ class Policy(nn.Module, Order):
             nn.init.zeros_(layer.bias)
         if self.slot is not None:
             nn.init.normal_(self.slot.weight, std=0.01)
+        if self.before is not None:
+            nn.init.zeros_(self.before.weight)
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -112,17 +123,18 @@ class Policy(nn.Module, Order):
         phi = [FEATURES[name](state, view).masked_fill(~candidates, 0.0) for name in self.features]
         columns = [c.to(hidden.dtype) for f in phi for c in (f, reciprocal_rank(f, candidates))]
         features = torch.stack(columns, -1) if columns else hidden.new_zeros(*hidden.shape[:2], 0)
-        return Inputs(hidden, features, candidates, torch.einsum("nl,nld->nd", weight, hidden), past, count)
+        place = torch.arange(hidden.shape[1], device=hidden.device).expand_as(candidates)
+        return Inputs(hidden, features, candidates, place, torch.einsum("nl,nld->nd", weight, hidden), past, count)
 
     def scores(self, x: Inputs) -> Tensor:
-        """f_θ(h_i, h̄): (B, M)"""
+        """f_θ(h_i, h̄) + Σ_j β_{j−i}: (B, M)"""
         parts = [x.hidden, x.features]
         if self.slot is not None:
             parts.append(self._recall(x)[:, None].expand_as(x.hidden))
         if self.attention:
             parts.append(self._compared(x))
-        scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())
-        return scores[..., 0]
+        scores: Tensor = self.outer(self.inner(torch.cat(parts, -1)).relu())[..., 0]
+        return scores if self.before is None else scores + self._apart(x)
 
     def values(self, x: Inputs) -> Tensor:
         """V_θ(1/L Σ_i (h_i, h̄)): (B,)"""
@@ -137,6 +149,14 @@ class Policy(nn.Module, Order):
         seen = x.candidates[:, None, None] | ~x.candidates.any(-1)[:, None, None, None]  # no candidate: no NaN either
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, seen)
         return mixed.transpose(1, 2).flatten(-2)
+
+    def _apart(self, x: Inputs) -> Tensor:
+        """Σ_j β_{j−i}, β_d = u · r_d, over the candidates j, distances cut off at ±`distances`: (B, M)"""
+        assert self.before is not None and self.apart is not None
+        most = self.distances
+        apart = (x.place[:, None] - x.place[..., None]).clamp(-most, most) + most  # (B, M, M) j − i, from 0 on
+        pairs = (self.apart.weight @ self.before.weight[0])[apart]
+        return torch.where(x.candidates[:, None], pairs, 0.0).sum(-1)
 
     def _recall(self, x: Inputs) -> Tensor:
         """h̄ = 1/k (Σ_j h^j_{a_j} + Σ_{j ≤ count} emb_θ(j)): (B, D)"""
@@ -184,6 +204,7 @@ class Policy(nn.Module, Order):
             "hidden": self.inner.out_features,
             "features": self.features,
             "attention": self.attention,
+            "distances": self.distances,
             "several": self.several,
             "about": self.about,
         }

@@ -45,7 +45,7 @@ def stack(parts: Sequence[Moments]) -> Moments:
 
     seen = zip(*(p.inputs for p in parts), strict=True)
     rest = zip(*(p[1:] for p in parts), strict=True)
-    inputs = Inputs(*(cat(f, wide=k < 3) for k, f in enumerate(seen)))  # hidden, features and candidates are (B, M …)
+    inputs = Inputs(*(cat(f, wide=k < 4) for k, f in enumerate(seen)))  # hidden … place are (B, M …)
     return Moments(inputs, *(cat(f, wide=k < 2) for k, f in enumerate(rest)))  # and so are chosen and teacher
 
 

@@ -24,7 +24,7 @@ from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
-ARCHITECTURE = ("history", "hidden", "features", "attention", "several")  # settings that are the policy's own
+ARCHITECTURE = ("history", "hidden", "features", "attention", "distances", "several")  # of the policy itself
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class Settings:
     hidden: int = 1024  # units of f_θ (paper: 1024)
     features: tuple[str, ...] = ()  # handcrafted features that f_θ sees beside h_i (paper: none)
     attention: int = 0  # width of an attention layer over the candidates (paper: none)
+    distances: int = 0  # β_{j−i} of pairs of candidates, told apart so far to the left and to the right (paper: none)
     several: bool = False  # decide of each position whether to write it now, not of one position (paper: one)
     price: float = 0.0  # λ: what a pass costs, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"

@@ -236,7 +236,8 @@ def compact(x: Inputs) -> Inputs:
     """The same states with candidates only, (B, L, …) → (B, M, …): what f_θ needs of them."""
     where = candidates_first(x.candidates)
     hidden, features = (f.gather(1, where[..., None].expand(-1, -1, f.shape[-1])) for f in (x.hidden, x.features))
-    return Inputs(hidden, features, x.candidates.gather(1, where), x.mean.clone(), x.past.clone(), x.filled.clone())
+    candidates, place = (f.gather(1, where) for f in (x.candidates, x.place))
+    return Inputs(hidden, features, candidates, place, x.mean.clone(), x.past.clone(), x.filled.clone())
 
 
 def log_prob(policy: Policy, scores: Tensor, candidates: Tensor, chosen: Tensor) -> Tensor:
