@@ -128,8 +128,8 @@ def _soak(found: dict[str, Any]) -> list[str]:
         "requests a second that sixteen clients find. Every translation is compared with the library's. The "
         "queue was full once, for some seconds, before the first load. Memory is that of both processes, at a load's "
         "beginning and end, and at rest after it. It is compared like with like: at rest, and while the queue is full; "
-        f"from the end of the first load, whose queue is not full, to the end of the last, whose is, it goes from "
-        f"{first:.0f} to {last:.0f} MB, a full queue's share of it. "
+        f"from the end of the first load to the end of the last, when the queue is full, it goes from "
+        f"{first:.0f} to {last:.0f} MB. "
         f"Normal latency is twice the p95 of a client that is alone, {_ms(2 * found['normal'])} ms.",
         "\n".join(["| load | asked | answered | refused (503) | wrong answers | broken | p50 ms | p99 ms | p99 of a "
                    "refusal, ms | memory, MB | at rest | s until normal |", "|---" * 12 + "|", *rows]),

@@ -98,9 +98,10 @@ def _starved() -> Iterator[None]:
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     with _limited(resource.RLIMIT_AS, pages * resource.getpagesize()):
         taken = []
-        with contextlib.suppress(MemoryError):
-            while True:
-                taken.append(bytearray(1 << 14))
+        for size in (1 << 14, 1 << 11):  # large holes first, then what is left between them
+            with contextlib.suppress(MemoryError):
+                while True:
+                    taken.append(bytearray(size))
         yield
         del taken
 
