@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 
 from anyorder.serve.job import Job, Task, Ticket
 from anyorder.serve.limits import Limits
@@ -14,7 +15,7 @@ from anyorder.serve.refusal import Refusal
 PATIENCE = 0.5  # of the deadline: nobody is let in where what is here is expected to take longer
 
 
-class Admission:
+class Admission(ABC):
     """Lets requests in, and hands their jobs on; what does them is the engine, on a thread or in another process."""
 
     def __init__(self, limits: Limits, meters: Meters) -> None:
@@ -25,22 +26,22 @@ class Admission:
         self._door = threading.Condition()
         self._stopping = False
 
+    @abstractmethod
     def start(self) -> None:
         """Begin to work through what comes in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> None:
         """End after the step that is being taken; what is left is refused."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def alive(self) -> bool:
         """Does the model run?"""
-        raise NotImplementedError
 
+    @abstractmethod
     def _hand(self, job: Job) -> None:
         """Hand a job on."""
-        raise NotImplementedError
 
     def refuses(self, sentences: int = 1) -> Refusal | None:
         """Why a request would not be let in now: the server stops, or has as much to do as it may hold."""
