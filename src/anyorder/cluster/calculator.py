@@ -45,6 +45,9 @@ class World:
     lives: float = 500 * 3600.0  # seconds until a worker vanishes, on average
 
 
+USUAL = World()
+
+
 @dataclass(frozen=True)
 class Played:
     """A simulated job."""
@@ -92,7 +95,7 @@ def measure(job: Job, rows: int = SAMPLE) -> Rates:
     return Rates(load, count / seconds, sum(map(len, encoded)) / seconds, size / count, len(made) / count)
 
 
-def simulate(rows: float, rates: Rates, workers: int, world: World = World(), seed: int = 0) -> Played:  # noqa: B008
+def simulate(rows: float, rates: Rates, workers: int, world: World = USUAL, seed: int = 0) -> Played:
     """A job of that many rows on that many workers."""
     draw = random.Random(seed)
     size = max(SMALLEST, min(LARGEST, rows * rates.row_bytes / ABOUT))  # bytes of a shard, as jobs are cut
@@ -128,7 +131,7 @@ def _bottleneck(shards: int, mean: float, send: float, begin: float, workers: in
     return max(times, key=lambda name: times[name])
 
 
-def layouts(rows: float, rates: Rates, world: World = World()) -> list[Played]:  # noqa: B008
+def layouts(rows: float, rates: Rates, world: World = USUAL) -> list[Played]:
     """Jobs on more and more workers, until more do not help."""
     out: list[Played] = []
     for workers in WORKERS:
