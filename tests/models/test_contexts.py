@@ -17,6 +17,7 @@ from anyorder.errors import ModelError
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.cmlm import ConditionalMasked
+from anyorder.models.column import Column
 from anyorder.models.diffusion_lm import DiffusionLM, Guided
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
@@ -66,14 +67,19 @@ def test_our_models(kind: type) -> None:
 
 
 def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, ran, run = make(Autoregressive), [], Transformer.forward
+    model, ran, run, one = make(Autoregressive), [], Transformer.forward, Column.__call__
 
     def counted(self: Transformer, tokens: Tensor, *rest: Any, **named: Any) -> Tensor:
         if self is model.decoder:
             ran.append(tuple(tokens.shape))
         return run(self, tokens, *rest, **named)
 
+    def counted_column(self: Column, x: Tensor, *rest: Any) -> Tensor:
+        ran.append((len(x), 1))
+        return one(self, x, *rest)
+
     monkeypatch.setattr(Transformer, "forward", counted)
+    monkeypatch.setattr(Column, "__call__", counted_column)
     running = Running(model, recipes.autoregressive(11, 1))
     for sources in ([[7, 8, 9]], [[5, 6]], [[9, 9, 9, 9]]):
         context = model.encode(Source(torch.tensor(sources), 0, 1))

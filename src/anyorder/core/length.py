@@ -128,5 +128,7 @@ class UntilEos:
     def finish(self, state: State) -> State:
         """Everything right of a written <eos> is closed padding."""
         ended = state.open & (state.tokens == self.eos_id)
+        if not bool(ended.any()):  # so that what is known of the open positions stays known
+            return state
         after = (ended.long().cumsum(-1) - ended.long()) > 0
         return state.but(tokens=state.tokens.masked_fill(after, state.pad_id), open=state.open & ~after, view=None)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, widened
+from anyorder.models.column import Column
 from anyorder.models.memory import Cache, Memory, stay
 from anyorder.models.packed import encoded
 from anyorder.models.transformer import Architecture, Transformer, grow
@@ -127,6 +129,11 @@ class Autoregressive(nn.Module):
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos
+        self.column: Column | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks its own weights up."""
+        return self.__dict__ | {"column": None}
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -173,23 +180,29 @@ class Autoregressive(nn.Module):
         check_length(width, self.architecture.positions, "a target")
         inputs = self.shifted(tokens)
         ends = inputs.ne(self.mask_id).cumprod(1).sum(1)
-        wide = min(width, -(-int(ends.max()) // ROOM) * ROOM) if rows else 0
+        low, high = (int(x) for x in ends.aminmax()) if rows else (0, 0)
+        wide = min(width, -(-high // ROOM) * ROOM)
         if context.seen is None:
+            self.column = None  # weights may have changed since the last text
             states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
             seen = _Seen(inputs[:, :wide], self.decoder.new_cache(rows, wide), states, torch.zeros_like(ends))
         else:
             seen = context.seen.widened(wide)
         new = int((ends - seen.agreement(inputs)).max()) if rows else 0
         if new > 0:
-            self._extend(context, seen, inputs, ends, new)
+            self._extend(context, seen, inputs, ends, new, low, high)
         context.seen = seen
         return seen, ends
 
-    def _extend(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int) -> None:
-        """Run the last `new` columns of what is defined of each row (it ends at `ends`)."""
-        first, last = ends.aminmax()
-        wide, columns, mask = seen.inputs.shape[1], slice(int(last) - new, int(last)), None
-        if int(first) == columns.stop:  # all rows are equally far
+    def _extend(
+        self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, new: int, first: int, last: int
+    ) -> None:
+        """Run the last `new` columns of what is defined of each row (it ends at `ends`, between first and last)."""
+        if new == 1 and first > 0 and not torch.is_grad_enabled():
+            self._extend_by_one(context, seen, inputs, ends, last if first == last else None)
+            return
+        wide, columns, mask = seen.inputs.shape[1], slice(last - new, last), None
+        if first == last:  # all rows are equally far
             run: Tensor | slice = columns
             these = inputs[:, columns]
             if new > 1:
@@ -203,6 +216,23 @@ class Autoregressive(nn.Module):
             seen.states[:, run] = states
         else:
             seen.states.scatter_(1, run[:, :, None].expand(states.shape), states)
+        seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
+
+    def _extend_by_one(
+        self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, end: int | None
+    ) -> None:
+        """As `_extend` by one column; `end` where all rows end at the same."""
+        wide, languages = seen.inputs.shape[1], context.target_lang
+        column = self.column = self.column or Column(self.decoder)
+        if end is not None:
+            x = column.embed(inputs[:, end - 1], end - 1, languages)
+            seen.states[:, end - 1] = column(x, end - 1, None, seen.cache, context.memory)
+        else:
+            places = ends - 1
+            x = column.embed(inputs.gather(1, places[:, None])[:, 0], places, languages)
+            visible = torch.arange(wide, device=ends.device) < ends[:, None]
+            states = column(x, places, visible, seen.cache, context.memory)
+            seen.states.scatter_(1, places[:, None, None].expand(-1, 1, states.shape[1]), states[:, None])
         seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
     def logits(self, hidden: Tensor) -> Tensor:
