@@ -3,8 +3,9 @@
     python -m benchmarks.serving            # writes docs/results/serving.md
     python -m benchmarks.serving --seconds 20 --clients 1 4 16 64 --threads 1
 
-Every side is a process of its own, and torch has as many threads in each; clients ask again as soon as they are
-answered. Sides take turns at every load, several times.
+Every side is a process of its own, and torch has as many threads in each. Load is brought in two ways: by clients that
+ask again as soon as they are answered, and by requests that come when they come, whether or not others are answered.
+Sides take turns at every load, several times.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import argparse
 import asyncio
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -47,6 +50,7 @@ WINDOW = 0.020
 MODEL = "de-en"
 ROUNDS = 2  # turns that each side has at a load
 WAIT = 90.0  # seconds for an answer
+SHARES = (0.1, 0.25, 0.5, 0.75)  # of what both batching sides can do: so many requests come by themselves
 
 
 # ---------------------------------------------------------------- the sides
@@ -156,16 +160,31 @@ async def load(url: str, texts: Sequence[str], clients: int, seconds: float) -> 
     async def one(start: int) -> None:
         n = start
         while time.perf_counter() < end:
-            ask = {"q": texts[n % len(texts)] if texts else "", "source": "de", "target": "en"}
-            begun = time.perf_counter()
-            status, answer = await asking.post("/translate", ask, WAIT)
-            took.append(time.perf_counter() - begun)
-            assert status == 200 and "translatedText" in json.loads(answer), answer
+            took.append(await _ask(asking, texts[n % len(texts)] if texts else ""))
             n += clients
 
     await asyncio.gather(*(one(k) for k in range(clients)))
     asking.close()
     return took
+
+
+async def stream(url: str, texts: Sequence[str], rate: float, seconds: float) -> list[float]:
+    """Seconds that each request took, of those that come at random, so many a second; the same for every side."""
+    draw, asking, begun, at = random.Random(0), Asking(url), time.perf_counter(), 0.0
+    asked: list[asyncio.Task[float]] = []
+    while (at := at + draw.expovariate(rate)) < seconds:
+        await asyncio.sleep(max(0.0, begun + at - time.perf_counter()))
+        asked.append(asyncio.create_task(_ask(asking, texts[len(asked) % len(texts)])))
+    took = await asyncio.gather(*asked)
+    asking.close()
+    return list(took)
+
+
+async def _ask(asking: Asking, text: str) -> float:
+    begun = time.perf_counter()
+    status, answer = await asking.post("/translate", {"q": text, "source": "de", "target": "en"}, WAIT)
+    assert status == 200 and "translatedText" in json.loads(answer), answer
+    return time.perf_counter() - begun
 
 
 def percentile(values: Sequence[float], p: float) -> float:
@@ -180,6 +199,7 @@ def measure(sides: Sequence[str], model: str, threads: int, seconds: float, load
     running = {name: subprocess.Popen([*command, name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
                for name in sides}  # fmt: skip
     rows: list[dict[str, Any]] = []
+    come: list[dict[str, Any]] = []
     try:
         urls = {
             name: (process.stdout.readline().strip() if process.stdout else "") for name, process in running.items()
@@ -187,27 +207,35 @@ def measure(sides: Sequence[str], model: str, threads: int, seconds: float, load
         for url in urls.values():
             asyncio.run(load(url, texts, 4, min(3.0, seconds / 2)))  # warm
         for clients in loads:
-            rows += _turns(urls, texts, clients, seconds)
+            rows += _turns(urls, seconds, "clients", clients, partial(load, texts=texts, clients=clients))
+        best = {name: max(r["rate"] for r in rows if r["side"] == name) for name in urls}
+        able = min(best[name] for name in (OURS, "window") if name in best)
+        for rate in (round(share * able, 1) for share in SHARES):
+            there = {name: url for name, url in urls.items() if SHARES[-1] * best[name] > rate - 0.1}
+            come += _turns(there, seconds, "coming", rate, partial(stream, texts=texts, rate=rate))
     finally:
         for process in running.values():
             process.kill()
     return {
-        "rows": rows, "seconds": seconds, "threads": threads, "model": model,
+        "rows": rows, "coming": come, "seconds": seconds, "threads": threads, "model": model,
         "cores": len(os.sched_getaffinity(0)),
         "sides": {name: SIDES[name] for name in sides},
     }  # fmt: skip
 
 
-def _turns(urls: dict[str, str], texts: Sequence[str], clients: int, seconds: float) -> list[dict[str, Any]]:
+def _turns(
+    urls: dict[str, str], seconds: float, what: str, much: float, ask: Callable[..., Coroutine[Any, Any, list[float]]]
+) -> list[dict[str, Any]]:
+    """One load on all sides, which take turns."""
     took: dict[str, list[float]] = {name: [] for name in urls}
     spent = dict.fromkeys(urls, 0.0)
     for _ in range(ROUNDS):
         for name, url in urls.items():
             begun = time.perf_counter()
-            took[name] += asyncio.run(load(url, texts, clients, seconds / ROUNDS))
+            took[name] += asyncio.run(ask(url, seconds=seconds / ROUNDS))
             spent[name] += time.perf_counter() - begun
     rows = [
-        {"side": name, "clients": clients, "rate": len(took[name]) / spent[name],
+        {"side": name, what: much, "rate": len(took[name]) / spent[name],
          **{f"p{p}": percentile(took[name], p / 100) for p in (50, 95, 99)}}
         for name in urls
     ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import torch
 
 from anyorder import recipes
 from anyorder.bench import limit, plain
+from anyorder.bench.apart import apart
 from anyorder.bench.measure import Side, Timing, interleaved, one_by_one
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
@@ -171,8 +173,8 @@ def autoregressive(
 ) -> tuple[list[Line], dict[str, list[str]]]:
     """What a user would pick instead: the AR baseline under Hugging Face and CTranslate2, beside ours as it comes.
 
-    Ours and Hugging Face's are given ids; each engine makes batches in its own way, and CTranslate2 has a worker per
-    thread in bulk, which is its fastest. The rows, and what each side wrote.
+    All are given ids; each engine makes batches in its own way, and CTranslate2 has a process of its own and in bulk a
+    worker per thread, which is its fastest. The rows, and what each side wrote.
     """
     language = translator.direction(to, None)
     direction = (translator.languages.index(language[0]), translator.languages.index(language[1]))
@@ -191,12 +193,12 @@ def autoregressive(
     bulk["HF generate, AR greedy"] = lambda part: [
         row for some in groups for row in single["HF generate, AR greedy"](some)
     ]
-    with tempfile.TemporaryDirectory() as folder:
+    with ExitStack() as stack:
         for quantization in (None, "int8"):
             name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
             for runs, workers in ((single, 1), (bulk, threads)):
-                engine = engines.to_ctranslate2(hf, tokens, Path(folder) / name, quantization, workers)
-                runs[name] = partial(_translate2, engine, ar.model, tokens, sentences)
+                about = ar.model, direction, tokens, sentences, quantization, workers
+                runs[name] = stack.enter_context(apart(_translate2, *about))
         timings = interleaved([Side(name, partial(run, order)) for name, run in bulk.items()], ROUNDS, note)
         rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
         quantiles = one_by_one({name: lambda i, run=run: run([i % len(sentences)]) for name, run in single.items()}, 50)  # type: ignore[misc]
@@ -247,8 +249,13 @@ def halves(translator: Any, sources: Sequence[str], to: str, note: Note) -> list
     return rows
 
 
-def _translate2(engine: Any, model: Any, tokens: list[str], sentences: Sequence[list[int]], part: list[int]) -> Any:
-    return engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
+def _translate2(
+    model: Any, direction: tuple[int, int], tokens: list[str], sentences: Sequence[list[int]], *how: Any
+) -> Callable[[list[int]], Any]:
+    """CTranslate2 on some of the sentences; `how`: its arithmetic and its workers."""
+    with tempfile.TemporaryDirectory() as folder:
+        engine = engines.to_ctranslate2(engines.to_hugging_face(model, direction), tokens, Path(folder), *how)
+    return lambda part: engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
 
 
 def markdown(rows: Sequence[Line]) -> str:
