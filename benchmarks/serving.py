@@ -288,5 +288,5 @@ if __name__ == "__main__":
         print(parts["http"])
         if not asked.http:
             parts["speed"] = measure(asked.sides, asked.model, asked.threads, asked.seconds, asked.clients)
-        for part in () if asked.dry else parts:
-            save(part, parts[part])
+        if not asked.dry:
+            save(**parts)

@@ -19,9 +19,9 @@ def known() -> dict[str, Any]:
     return json.loads(RECORD.read_text("utf-8")) if RECORD.exists() else {}
 
 
-def save(part: str, found: dict[str, Any]) -> None:
-    """Keep what was measured, and write the page anew."""
-    record = known() | {part: found}
+def save(**parts: dict[str, Any]) -> None:
+    """Keep what was measured, by the page's parts, and write the page anew."""
+    record = known() | parts
     RECORD.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     (FOLDER / "serving.md").write_text(page(record), "utf-8")
 

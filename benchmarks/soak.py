@@ -17,7 +17,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 from benchmarks.asking import Asking
@@ -187,4 +186,4 @@ if __name__ == "__main__":
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--dry", action="store_true", help="measure, and write nothing")
     asked = parser.parse_args()
-    soak(asked.minutes, (lambda _: None) if asked.dry else partial(save, "soak"))
+    soak(asked.minutes, (lambda _: None) if asked.dry else lambda found: save(soak=found))

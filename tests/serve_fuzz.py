@@ -143,7 +143,7 @@ def _main(where: str, many: int, seed: int) -> None:
 
     with small() as url, httpx.Client(base_url=url, timeout=120) as asking:
         seen = fuzz(asking, seed, many)
-    save("fuzz", known().get("fuzz", {}) | {str(seed): {str(status): n for status, n in sorted(seen.items())}})
+    save(fuzz=known().get("fuzz", {}) | {str(seed): {str(status): n for status, n in sorted(seen.items())}})
     print(seed, seen)
 
 

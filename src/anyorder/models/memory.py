@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from anyorder.core.ragged import joined, used
@@ -125,7 +124,8 @@ class Cache:
             spots, whole = whole.select(4, places), whole.narrow(4, 0, places + 1)
         else:
             spots, where = whole, places[None, :, None, None, None].expand(*whole.shape[1:4], 1, whole.shape[5])
-        flat = whole.flatten(2, 3)[:, :, None]  # (layers, 2, 1, N·H, columns, D/H)
+        layers, pair, rows, heads, columns, size = whole.shape
+        flat = whole.view(layers, pair, 1, rows * heads, columns, size)  # never a copy: the column is put into it
         return [_Open(spot, where, *kept) for spot, kept in zip(spots.unbind(), flat.unbind(), strict=True)]
 
     def put(self, layer: int, columns: Tensor | slice, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,12 +181,6 @@ def stay(x: Tensor, rows: Tensor, dim: int = 0) -> Tensor:
 def _layers(whole: Tensor) -> list[tuple[Tensor, Tensor]]:
     """(layers, 2, …) → keys and values of each layer."""
     return [(k, v) for k, v in whole.unbind()]
-
-
-def _widened(whole: Tensor, width: int) -> Tensor:
-    """Room for that many columns."""
-    more = width - whole.shape[4]
-    return F.pad(whole, (0, 0, 0, more)) if more else whole
 
 
 def _joined(whole: Tensor, spare: int, others: Sequence[Tensor], width: int = 0) -> tuple[Tensor, int]:
