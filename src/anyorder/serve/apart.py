@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Step
+from anyorder.models.freed import Freed
 from anyorder.serve.admission import Admission
 from anyorder.serve.engine import IDLE, Engine
 from anyorder.serve.job import Job, Ticket, alone
@@ -32,6 +33,7 @@ from anyorder.text.translator import Translator
 
 LISTENER = "listener"
 AWAITED = ("answered", "told")  # messages that somebody waits for
+QUIET = 1.0  # seconds without a word from the engine, after which memory is given back
 MANY = 100  # others, after which they are sent all the same
 PLAIN = (torch.bool, torch.int64, torch.float32, torch.float64)  # tensors that travel as arrays do, a tenth of the time
 
@@ -129,13 +131,18 @@ class Away(Admission):
             self._pipe.send_bytes(data)
 
     def _hear(self) -> None:
+        freed = Freed()
         while True:
             try:
+                if not self._pipe.poll(QUIET):
+                    freed.rest()
+                    continue
                 data = self._pipe.recv_bytes()
             except (EOFError, OSError):
                 break
             for what, *args in pickle.loads(data):  # from our own other half
                 getattr(self, f"_{what}")(*args)
+            freed.used()
         if not self._stopping:
             os._exit(1)  # the engine has died, and with it the process that people know
 
