@@ -64,13 +64,13 @@ class Running:
     def leave(self) -> None:
         """Rows that are done leave, and columns that only they had; the last rows take their places."""
         assert self.state is not None
-        stays: list[bool] = going(self.decoder, self.state).tolist()
-        if all(stays):
+        stays = going(self.decoder, self.state)
+        if bool(stays.all()):
             return
-        left = sum(stays)
-        last = (n for n in range(left, len(stays)) if stays[n])
-        keep = [n if stays[n] else next(last) for n in range(left)]
-        self.only(torch.tensor(keep, dtype=torch.int64, device=self.rows.device))
+        left = int(stays.sum())
+        keep = torch.arange(left, device=stays.device)
+        keep[~stays[:left]] = left + stays[left:].nonzero()[:, 0]
+        self.only(keep)
 
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
