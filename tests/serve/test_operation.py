@@ -238,21 +238,26 @@ def started(*args: str | Path) -> Iterator[tuple[subprocess.Popen[str], str, lis
         reader.join()
 
 
-def test_the_command_answers_drains_and_leaves_with_a_line_a_request(folders: Path) -> None:
+@pytest.mark.parametrize("everybody", [False, True])  # a supervisor may signal both processes
+def test_the_command_answers_drains_and_leaves_with_a_line_a_request(folders: Path, everybody: bool) -> None:
     with started("-m", folders / "tiny") as (process, url, lines):
         assert url.startswith("http://127.0.0.1:")
-        many = {"q": ["Ein Hund läuft am Strand im Garten."] * 40, "source": "de", "target": "en", "lengths": 1}
+        many = {"q": ["Ein Hund läuft am Strand im Garten."] * 40, "source": "de", "target": "en", "beam": 4}
         assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
         with ThreadPoolExecutor(1) as pool:
             under_way = pool.submit(httpx.post, f"{url}/translate", json=many, timeout=60)
             until(lambda: "anyorder_queue_sentences 40.0" in httpx.get(f"{url}/metrics").text)
+            (http,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            if everybody:
+                os.kill(int(http), signal.SIGTERM)
+                time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             with suppress(httpx.TransportError):  # it leaves as soon as it has answered
                 until(lambda: under_way.done() or httpx.get(f"{url}/ready").status_code == 503)
                 assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 503
             assert under_way.result().status_code == 200
         assert process.wait(20) == 0
-    records = [json.loads(line) for line in lines]
+    records = [json.loads(line) for line in lines]  # nor a traceback
     asked = [r for r in records if r.get("route") == "/translate"]
     assert asked[0]["status"] == 200 and asked[0]["sentences"] == 1 and asked[0]["seconds"] > 0
     assert all("Hund" not in line for line in lines), "texts do not belong into the log"

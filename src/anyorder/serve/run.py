@@ -11,7 +11,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing import Pipe
 from types import FrameType
 from typing import NoReturn
@@ -31,6 +32,7 @@ from anyorder.serve.server import Server, Settings
 DRAINING = 30.0  # seconds that a server which stops waits for what it has begun
 STREAMS = 3.0  # seconds that connections which stay open have after that
 PAUSE = 0.05
+FORWARDED = signal.SIGUSR1  # how the first process tells the one that speaks HTTP of a signal
 SWITCH = 0.0005  # seconds after which a busy thread of Python gives way: a step waits for HTTP that many times
 
 
@@ -61,6 +63,17 @@ class Listening(uvicorn.Server):
             late = time.monotonic() - self._since > DRAINING
             self.should_exit = late or not self.served.engine.held
         return await super().on_tick(counter)
+
+
+class Led(Listening):
+    """One whose signals come from another process: those that everybody is sent it does not heed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """As uvicorn has it, for no signal."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        yield
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -105,6 +118,7 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
     here, there = Pipe()
     app = create(models, settings, there)
     settle()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [FORWARDED])  # until it is listened to
     http = os.fork()
     if http == 0:
         here.close()
@@ -112,7 +126,7 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
     there.close()
     sock.close()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _: os.kill(http, number))
+        signal.signal(number, lambda *_: os.kill(http, FORWARDED))
     Behind(settings.limits, settings.budget, app.state.server.models, here).run()
     here.close()
     ended = os.waitstatus_to_exitcode(os.waitpid(http, 0)[1])
@@ -126,13 +140,18 @@ def apart() -> bool:
 
 
 def _listen(app: FastAPI, sock: socket.socket) -> NoReturn:
-    """Be the process that speaks HTTP; what the first one is told to do, this one hears from it."""
+    """Be the process that speaks HTTP; what the first one is told to do, this one hears from it, and from it alone.
+
+    A terminal and most supervisors signal both: heard twice, that would be a second signal.
+    """
     code = 1
     try:
-        os.setpgid(0, 0)  # Ctrl-C reaches the first process alone
         torch.set_num_threads(1)
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads were not forked
-        Listening(app).run(sockets=[sock])
+        listening = Led(app)
+        signal.signal(FORWARDED, listening.handle_exit)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [FORWARDED])
+        listening.run(sockets=[sock])
         code = 0
     finally:
         os._exit(code)
