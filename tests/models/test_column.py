@@ -6,9 +6,11 @@ import copy
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from anyorder.models.autoregressive import Autoregressive
-from anyorder.models.column import Column
+from anyorder.models.column import Column, by_products, fused
+from anyorder.models.memory import unseen
 from anyorder.models.transformer import Architecture, gelu
 from anyorder.models.translation import Source, SpecialIds
 
@@ -60,6 +62,21 @@ def test_a_copy_and_changed_weights_are_looked_up_anew() -> None:
     torch.testing.assert_close(
         model.hidden(model.encode(source), tokens), other.hidden(other.encode(source), tokens), rtol=0, atol=0
     )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_by_products_is_attention(masked: bool) -> None:
+    torch.manual_seed(0)
+    q, whole = torch.randn(20, 12), torch.randn(3, 2, 20, 2, 9, 6)
+    k, v = whole[1][..., :7, :].unbind()  # as a cache gives them: the first columns of what there is room for
+    seen = torch.arange(7) < torch.randint(1, 8, (20, 1)) if masked else None
+    added = None if seen is None else unseen(seen, whole)
+    flat = [x.reshape(1, 40, 7, 6) for x in (k, v)]
+    mask = None if seen is None else seen[:, None, None]
+    expected = F.scaled_dot_product_attention(q.view(20, 2, 1, 6), k, v, attn_mask=mask)
+    torch.testing.assert_close(by_products(40, 6)(q, *flat, added), expected.view(20, 12))
+    if not masked:
+        torch.testing.assert_close(fused(40, 6)(q, *flat, None), expected.view(20, 12))
 
 
 @torch.inference_mode()

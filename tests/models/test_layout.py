@@ -1,4 +1,4 @@
-"""How weights, keys and values lie in memory changes nothing but rounding."""
+"""How weights lie in memory changes nothing but rounding."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import copy
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import by_columns
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture, one_query
+from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 KINDS = [Autoregressive, ConditionalMasked, MaskedTranslation]
@@ -29,12 +28,3 @@ def test_a_model_by_columns_is_the_same_function(kind: type) -> None:
     torch.testing.assert_close(other.logits(found[0]), plain.logits(expected[0]))
     linear = [m for m in other.modules() if isinstance(m, torch.nn.Linear)]
     assert linear and all(m.weight.t().is_contiguous() for m in linear)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_one_query_is_attention(masked: bool) -> None:
-    torch.manual_seed(0)
-    q, whole = torch.randn(20, 2, 1, 6), torch.randn(3, 2, 20, 2, 9, 6)
-    k, v = whole[1][..., :7, :].unbind()  # as a cache gives them: the first columns of what there is room for
-    mask = (torch.arange(7) < torch.randint(1, 8, (20, 1)))[:, None, None] if masked else None
-    torch.testing.assert_close(one_query(q, k, v, mask), F.scaled_dot_product_attention(q, k, v, attn_mask=mask))

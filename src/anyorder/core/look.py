@@ -236,8 +236,8 @@ class Reader:
 
     def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
         """log Σ exp (m,) of each entry's logits must be that of a distribution."""
-        low, high = lse.aminmax()  # NaN if any is
-        if not (float(low) >= NEVER / 2 and float(high) < torch.inf):
+        low, high = [lse.item()] * 2 if len(lse) == 1 else (x.item() for x in lse.aminmax())  # NaN if any is
+        if not (low >= NEVER / 2 and high < torch.inf):
             m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])
             where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {int(state.step[n[m]])}"
             if bool(lse[m].isfinite()):

@@ -123,7 +123,8 @@ def _read(task: _Task, z: Tensor, judged: View | None) -> View:
         return task.reader.say(task.state, judged, z) if task.states_only else _settled(task, z, judged)
     joined = None if judged is None else _joined(task.state)
     if judged is None or joined is None:  # a view kept from the step before has no draws of this step
-        return task.look(z, hide=z if task.decoder.hides else None)
+        written = task.decoder.hides and not task.decoder.coordinates.among.blank  # positions that hold a symbol
+        return task.look(z, hide=z if written else None)
     kept, new = joined
     again = _read(task.take(kept), z[kept], None)
     return _together(kept, again, new, _settled(task.take(new), z[new], judged.take(new)))

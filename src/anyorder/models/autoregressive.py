@@ -18,6 +18,11 @@ from anyorder.models.translation import Source, SpecialIds, check_length, delimi
 ROOM = 16  # columns by which what is seen grows
 
 
+def _room(columns: int) -> int:
+    """So many columns, and a few more."""
+    return -(-columns // ROOM) * ROOM
+
+
 @dataclass
 class _Seen:
     """What the last call computed: the decoder's inputs, their keys and values, and the states that came out."""
@@ -26,13 +31,14 @@ class _Seen:
     cache: Cache
     states: Tensor  # (N, L, D)
     filled: Tensor  # (N,) int64: each row's first columns, in which all three are valid
+    end: int | None = None  # that number, where it is known to be the same in all rows
 
     def take(self, rows: Tensor) -> _Seen:
-        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows], self.filled[rows])
+        return _Seen(self.inputs[rows], self.cache.take(rows), self.states[rows], self.filled[rows], self.end)
 
     def only(self, rows: Tensor) -> _Seen:
         """As `take`, in place."""
-        return _Seen(self.inputs[rows], self.cache.only(rows), stay(self.states, rows), self.filled[rows])
+        return _Seen(self.inputs[rows], self.cache.only(rows), stay(self.states, rows), self.filled[rows], self.end)
 
     def join(self, *others: _Seen) -> _Seen:
         all_ = (self, *others)
@@ -49,14 +55,22 @@ class _Seen:
         if self.inputs.shape[1] >= width:
             return self
         states = widened(self.states, (width, self.states.shape[2]))
-        return _Seen(widened(self.inputs, (width,)), self.cache.widened(width), states, self.filled)
+        return _Seen(widened(self.inputs, (width,)), self.cache.widened(width), states, self.filled, self.end)
 
     def trim(self) -> _Seen:
         """Without the columns that no row has filled."""
-        width = -(-int(self.filled.max()) // ROOM) * ROOM if len(self.filled) else 0
+        width = _room(int(self.filled.max())) if len(self.filled) else 0
         if width >= self.inputs.shape[1]:
             return self
-        return _Seen(self.inputs[:, :width], self.cache.trim(width), self.states[:, :width], self.filled)
+        return _Seen(self.inputs[:, :width], self.cache.trim(width), self.states[:, :width], self.filled, self.end)
+
+    def goes_on(self, tokens: Tensor, mask_id: int) -> bool:
+        """Are these tokens (N, L) the ones that were seen and one more in every row, a mask behind it?"""
+        end = self.end
+        if end is None or end >= tokens.shape[1] or not torch.equal(tokens[:, : end - 1], self.inputs[:, 1:end]):
+            return False
+        masks: list[int] = (tokens[:, end - 1 : end + 1] == mask_id).sum(0).tolist()
+        return masks == [0, len(tokens)]
 
     def agreement(self, inputs: Tensor) -> Tensor:
         """How many first columns of each row are still right for these inputs: (N,)."""
@@ -169,19 +183,25 @@ class Autoregressive(nn.Module):
     def hidden_at(self, context: CausalContext, tokens: Tensor, n: Tensor, i: Tensor) -> Tensor:
         """The states of entries (n, i) only: (M, D)."""
         seen, ends = self._run(context, tokens)
-        defined = i < ends[n]
-        if bool(defined.all()):
+        if seen.end is not None and int(i.max()) < seen.end:
             return seen.states[n, i]
+        defined = i < ends[n]
         return seen.states[n, torch.where(defined, i, 0)] * defined[:, None]
 
     def _run(self, context: CausalContext, tokens: Tensor) -> tuple[_Seen, Tensor]:
         """What is seen of these tokens, and how many first columns of a row are defined (N,): up to its first mask."""
         rows, width = tokens.shape
         check_length(width, self.architecture.positions, "a target")
+        last = context.seen
+        if last is not None and not torch.is_grad_enabled() and last.goes_on(tokens, self.mask_id):
+            assert last.end is not None
+            context.seen = seen = last.widened(min(width, _room(last.end + 1)))
+            self._extend_by_one(context, seen, tokens[:, last.end - 1], seen.filled + 1, last.end)
+            return seen, seen.filled
         inputs = self.shifted(tokens)
         ends = inputs.ne(self.mask_id).cumprod(1).sum(1)
         low, high = (int(x) for x in ends.aminmax()) if rows else (0, 0)
-        wide = min(width, -(-high // ROOM) * ROOM)
+        wide = min(width, _room(high))
         if context.seen is None:
             self.column = None  # weights may have changed since the last text
             states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
@@ -191,6 +211,7 @@ class Autoregressive(nn.Module):
         new = int((ends - seen.agreement(inputs)).max()) if rows else 0
         if new > 0:
             self._extend(context, seen, inputs, ends, new, low, high)
+        seen.end = high if low == high and new > 0 else None
         context.seen = seen
         return seen, ends
 
@@ -199,7 +220,10 @@ class Autoregressive(nn.Module):
     ) -> None:
         """Run the last `new` columns of what is defined of each row (it ends at `ends`, between first and last)."""
         if new == 1 and first > 0 and not torch.is_grad_enabled():
-            self._extend_by_one(context, seen, inputs, ends, last if first == last else None)
+            if first == last:
+                self._extend_by_one(context, seen, inputs[:, last - 1], ends, last - 1)
+            else:
+                self._extend_each_by_one(context, seen, inputs, ends)
             return
         wide, columns, mask = seen.inputs.shape[1], slice(last - new, last), None
         if first == last:  # all rows are equally far
@@ -218,21 +242,22 @@ class Autoregressive(nn.Module):
             seen.states.scatter_(1, run[:, :, None].expand(states.shape), states)
         seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
-    def _extend_by_one(
-        self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor, end: int | None
-    ) -> None:
-        """As `_extend` by one column; `end` where all rows end at the same."""
-        wide, languages = seen.inputs.shape[1], context.target_lang
+    def _extend_by_one(self, context: CausalContext, seen: _Seen, symbols: Tensor, ends: Tensor, place: int) -> None:
+        """As `_extend` by one column, the same in all rows, in which `symbols` (N,) stand."""
         column = self.column = self.column or Column(self.decoder)
-        if end is not None:
-            x = column.embed(inputs[:, end - 1], end - 1, languages)
-            seen.states[:, end - 1] = column(x, end - 1, None, seen.cache, context.memory)
-        else:
-            places = ends - 1
-            x = column.embed(inputs.gather(1, places[:, None])[:, 0], places, languages)
-            visible = torch.arange(wide, device=ends.device) < ends[:, None]
-            states = column(x, places, visible, seen.cache, context.memory)
-            seen.states.scatter_(1, places[:, None, None].expand(-1, 1, states.shape[1]), states[:, None])
+        x = column.embed(symbols, place, context.target_lang)
+        seen.states[:, place] = column(x, place, None, seen.cache, context.memory)
+        seen.inputs[:, place] = symbols
+        seen.filled, seen.end = ends, place + 1
+
+    def _extend_each_by_one(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor) -> None:
+        """The same where rows are at different columns."""
+        column = self.column = self.column or Column(self.decoder)
+        wide, places = seen.inputs.shape[1], ends - 1
+        x = column.embed(inputs.gather(1, places[:, None])[:, 0], places, context.target_lang)
+        visible = torch.arange(wide, device=ends.device) < ends[:, None]
+        states = column(x, places, visible, seen.cache, context.memory)
+        seen.states.scatter_(1, places[:, None, None].expand(-1, 1, states.shape[1]), states[:, None])
         seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
 
     def logits(self, hidden: Tensor) -> Tensor:

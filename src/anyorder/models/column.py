@@ -7,6 +7,7 @@ A step of a few rows is many small operations, and most of what one takes is the
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,11 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.models.memory import Cache, Memory, unseen
-from anyorder.models.transformer import gelu
+from anyorder.models.transformer import FEW, formula_is_faster, gelu_by_formula
 
 SEVERAL = 4  # rows from which on plain products are faster than the fused kernel
 
 Map = Callable[[Tensor], Tensor]
+Attended = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 class Layer(NamedTuple):
@@ -41,8 +43,11 @@ class Column:
     def __init__(self, decoder: Any) -> None:
         self.post: bool = decoder.post
         self.approximate: str = decoder.ffns[0].approximate
+        self.wide: int = decoder.architecture.ffn
+        self.plain = self.approximate == "none" and formula_is_faster(decoder.proj_bias)
         self.tables = (
-            decoder.embeddings.weight, decoder.position_embeddings.weight, decoder.lang_embeddings.weight,
+            decoder.embeddings.weight.detach(), decoder.position_embeddings.weight.detach(),
+            decoder.lang_embeddings.weight.detach(),
         )  # fmt: skip
         self.norm, self.last = _map(decoder.layer_norm_emb), _map(decoder.final_norm)
         parts = (
@@ -69,37 +74,58 @@ class Column:
 
         `visible` (N, columns) bool: which kept columns a row sees; None: all up to its place.
         """
-        D, post = x.shape[1], self.post
+        (N, D), post, act = x.shape, self.post, self.gelu(len(x))
         own, others = None if visible is None else unseen(visible, cache.whole), memory.unseen
-        for layer, kept, source in zip(self.layers, cache.open(places), memory.flat, strict=True):
+        few = N < SEVERAL and own is None and others is None
+        attended = (fused if few else by_products)(N * cache.whole.shape[3], cache.whole.shape[5])
+        x = x[0] if N == 1 else x  # a vector takes part in cheaper products
+        for layer, kept, (keys, values) in zip(self.layers, cache.open(places), memory.flat, strict=True):
             qkv = layer.qkv(x if post else layer.norm(x))  # (N, 3D)
-            kept.put(qkv[:, D:])
-            x = x + layer.out(attended(qkv[:, :D], kept.keys, kept.values, own))
+            kept.put(qkv[..., D:])
+            x = x + layer.out(attended(qkv[..., :D], kept.keys, kept.values, own))
             x = layer.norm(x) if post else x
             q = layer.cross_q(x if post else layer.cross_norm(x))
-            x = x + layer.cross_out(attended(q, *source, others))
+            x = x + layer.cross_out(attended(q, keys, values, others))
             x = layer.cross_norm(x) if post else x
-            x = x + layer.narrow(gelu(layer.widen(x if post else layer.ffn_norm(x)), self.approximate))
+            x = x + layer.narrow(act(layer.widen(x if post else layer.ffn_norm(x))))
             x = layer.ffn_norm(x) if post else x
-        return self.last(x)
+        return self.last(x).view(N, D)
+
+    def gelu(self, rows: int) -> Map:
+        """GELU of so many rows."""
+        if self.plain and rows * self.wide <= FEW:
+            return gelu_by_formula
+        return partial(F.gelu, approximate=self.approximate)
 
 
-def attended(q: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None) -> Tensor:
-    """softmax(q·k / √d + unseen)·v of one query in each row: (N, D) over (1, N·H, S, d); (N, D)."""
-    _, rows, _, d = keys.shape
-    if unseen is None and q.shape[0] < SEVERAL:
-        return F.scaled_dot_product_attention(q.reshape(1, rows, 1, d), keys, values).view(q.shape)
-    bias, beta = (q.new_empty(()), 0) if unseen is None else (unseen, 1)
-    scores = torch.baddbmm(bias, q.reshape(rows, 1, d), keys[0].transpose(1, 2), beta=beta, alpha=d**-0.5)
-    return torch.bmm(scores.softmax(-1), values[0]).view(q.shape)
+def fused(rows: int, d: int) -> Attended:
+    """softmax(q·k / √d)·v of one query in each row, all of whose keys are seen: (N, D) over (1, N·H, S, d); (N, D)."""
+    each, attention = (1, rows, 1, d), F.scaled_dot_product_attention
+
+    def attended(q: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None) -> Tensor:
+        return attention(q.reshape(each), keys, values).view(q.shape)
+
+    return attended
+
+
+def by_products(rows: int, d: int) -> Attended:
+    """softmax(q·k / √d + unseen)·v, as `fused`: plain products of small matrices."""
+
+    def attended(q: Tensor, keys: Tensor, values: Tensor, unseen: Tensor | None) -> Tensor:
+        bias, beta = (q.new_empty(()), 0) if unseen is None else (unseen, 1)
+        scores = torch.baddbmm(bias, q.reshape(rows, 1, d), keys[0].transpose(1, 2), beta=beta, alpha=d**-0.5)
+        return torch.bmm(scores.softmax(-1), values[0]).view(q.shape)
+
+    return attended
 
 
 def _map(module: Any) -> Map:
     """The map of a module, without what a call of it looks up: another arithmetic (int8) stays as it is."""
     if type(module) is nn.Linear:
-        weight, bias = module.weight.t(), module.bias
-        return lambda x: torch.addmm(bias, x, weight)
+        weight, bias = module.weight.detach(), module.bias.detach()
+        across = weight.t()
+        return lambda x: torch.addmv(bias, weight, x) if x.dim() == 1 else torch.addmm(bias, x, across)
     if type(module) is nn.LayerNorm:
-        shape, scale, shift, eps = module.normalized_shape, module.weight, module.bias, module.eps
+        shape, scale, shift, eps = module.normalized_shape, module.weight.detach(), module.bias.detach(), module.eps
         return lambda x: torch.layer_norm(x, shape, scale, shift, eps)
     return module  # type: ignore[no-any-return]

@@ -121,12 +121,13 @@ class Cache:
         """Each layer, open for one column: the same of all rows, or each row's own (N,)."""
         whole, where = self.whole, None
         if isinstance(places, int):
-            spots, whole = whole.select(4, places), whole.narrow(4, 0, places + 1)
+            spots, whole = whole.select(4, places).transpose(1, 2), whole.narrow(4, 0, places + 1)
         else:
             spots, where = whole, places[None, :, None, None, None].expand(*whole.shape[1:4], 1, whole.shape[5])
         layers, pair, rows, heads, columns, size = whole.shape
         flat = whole.view(layers, pair, 1, rows * heads, columns, size)  # never a copy: the column is put into it
-        return [_Open(spot, where, *kept) for spot, kept in zip(spots.unbind(), flat.unbind(), strict=True)]
+        keys, values = flat.unbind(1)
+        return [_Open(spot, where, k, v) for spot, k, v in zip(spots.unbind(), keys.unbind(), values.unbind())]  # noqa: B905
 
     def put(self, layer: int, columns: Tensor | slice, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (N, H, C, D/H) of `columns`, the same in all rows or each row's own (N, C), are kept.
@@ -149,17 +150,17 @@ class Cache:
 class _Open(NamedTuple):
     """A layer's keys and values, and the place that one column of them will be put at."""
 
-    spot: Tensor  # (2, N, H, D/H): the column itself; or, with `where`, all columns, (2, N, H, columns, D/H)
+    spot: Tensor  # (N, 2, H, D/H): the column itself; or, with `where`, all columns, (2, N, H, columns, D/H)
     where: Tensor | None  # (2, N, H, 1, D/H) each row's column
     keys: Tensor  # (1, N·H, columns, D/H), up to the column where it is the same in all rows
     values: Tensor
 
     def put(self, new: Tensor) -> None:
-        """Keys and values (N, 2·D) of the column."""
-        kv = new.view(new.shape[0], 2, self.spot.shape[2], -1).transpose(0, 1)  # (2, N, H, D/H)
+        """Keys and values (N, 2·D) of the column, or (2·D,) of a single row's."""
         if self.where is None:
-            self.spot.copy_(kv)
+            self.spot.copy_(new.view(self.spot.shape))
         else:
+            kv = new.view(self.where.shape[1], 2, self.spot.shape[2], -1).transpose(0, 1)  # (2, N, H, D/H)
             self.spot.scatter_(3, self.where, kv[:, :, :, None])
 
 

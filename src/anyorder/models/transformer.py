@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from anyorder.models.dropout import Dropout
 from anyorder.models.memory import Cache, Memory
 
-SEVERAL = 16  # rows from which on a single query in each is attended to by plain products
 FEW = 1 << 14  # numbers up to which GELU is computed by its formula
 _ROOT, _HALF = torch.tensor(0.5**0.5), torch.tensor(0.5)  # numbers would be made tensors in every step
 Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
@@ -81,11 +80,8 @@ class Attention(nn.Module):
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
         """q (N, H, L, D/H) over k, v (N, H, S, D/H); `mask` broadcasts to (N, H, L, S), true where visible."""
-        if not self.training and q.shape[2] == 1 and len(q) >= SEVERAL:
-            y = one_query(q, k, v, mask)
-        else:
-            p = self.dropout if self.training else 0.0
-            y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
+        p = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
         out: Tensor = self.out_lin(y.transpose(1, 2).flatten(2))
         return out
 
@@ -231,23 +227,20 @@ class Transformer(nn.Module):
 
 
 def gelu(x: Tensor, approximate: str) -> Tensor:
-    """x·Φ(x). Of few numbers by the formula ½(x + x·erf(x/√2)): the fused kernel takes longer to set up than to run."""
-    plain = x.dtype == torch.float32 and x.device.type == "cpu" and not torch.is_grad_enabled()
-    if plain and approximate == "none" and x.numel() <= FEW:
-        return torch.addcmul(x, x, torch.erf(x * _ROOT)).mul_(_HALF)
+    """x·Φ(x), of few numbers by the formula: the fused kernel takes longer to set up than to run."""
+    if approximate == "none" and x.numel() <= FEW and formula_is_faster(x) and not torch.is_grad_enabled():
+        return gelu_by_formula(x)
     return F.gelu(x, approximate=approximate)
 
 
-def one_query(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """softmax(q·k / √d)·v of a single query in each row: (N, H, 1, d) over (N, H, S, d).
+def formula_is_faster(like: Tensor) -> bool:
+    """Is GELU of few such numbers faster by its formula?"""
+    return like.dtype == torch.float32 and like.device.type == "cpu"
 
-    As products of small matrices, which take a third of the time of the fused kernel where rows are many.
-    """
-    N, H, S, d = k.shape
-    scores = torch.bmm(q.reshape(N * H, 1, d), k.reshape(N * H, S, d).transpose(1, 2)).mul_(d**-0.5).view(N, H, 1, S)
-    if mask is not None:
-        scores.masked_fill_(~mask, -torch.inf)
-    return torch.bmm(scores.softmax(-1).view(N * H, 1, S), v.reshape(N * H, S, d)).view(N, H, 1, d)
+
+def gelu_by_formula(x: Tensor) -> Tensor:
+    """½(x + x·erf(x/√2))"""
+    return torch.addcmul(x, x, torch.erf(x * _ROOT)).mul_(_HALF)
 
 
 def at_columns(x: Tensor, columns: Columns) -> Tensor:
