@@ -24,6 +24,7 @@ from anyorder.core import (
     unroll,
 )
 from anyorder.models.policy import CHOSEN, FILLED, Inputs, Policy, PolicyError, check_width, reciprocal_rank
+from anyorder.training.rollout import log_prob
 
 WIDTH = 7  # of the toy's hidden states
 
@@ -196,6 +197,47 @@ def test_it_remembers_the_last_k_chosen_vectors_oldest_first() -> None:
         assert memory[FILLED].sum(-1).tolist() == [filled, filled]
         for j in range(filled):
             torch.testing.assert_close(memory[CHOSEN][:, -1 - j], chosen[-1 - j])
+
+
+def test_a_crowded_policy_decides_one_position_after_the_other() -> None:
+    """By hand, row by row; and drawn, as often as its log-probability says (which sums to 1 over all sets)."""
+    torch.manual_seed(1)
+    policy = some_policy(0, (), several=True, crowding=2)
+    n, width = 4000, 5
+    scores, candidates = torch.randn(width), torch.tensor([True, True, False, True, True])
+    rows, there = scores.expand(n, -1), candidates.expand(n, -1)
+    bars = torch.rand(n, width).logit()
+    with torch.no_grad():
+        found = policy.decide(rows, there, bars)
+        gamma = policy._gamma(torch.arange(-4, 5)).tolist()
+        for row in range(50):
+            z: list[int] = []
+            for i in sorted((i for i in range(width) if candidates[i]), key=lambda i: -scores[i]):
+                z += [i] * (float(scores[i]) + sum(gamma[i - j + 4] for j in z) > float(bars[row, i]))
+            assert found[row].nonzero()[:, 0].tolist() == sorted(z)
+        assert torch.equal(
+            policy.decide(rows[:1], there[:1]), policy.decide(rows[:1], there[:1], torch.zeros(1, width))
+        )
+        sets = [torch.tensor([bool(k & 1), bool(k & 2), False, bool(k & 4), bool(k & 8)]) for k in range(1, 16)]
+        x = inputs_of(rows[:15], there[:15])
+        logp = log_prob(policy, rows[:15], x, torch.stack(sets))
+        torch.testing.assert_close(logp.exp().sum(), torch.tensor(1.0))
+        for chosen, p in zip(sets, logp.exp().tolist(), strict=True):
+            if chosen.sum() > 1:  # of one, there is the fallback beside it
+                assert (found == chosen).all(-1).float().mean().item() == pytest.approx(p, abs=0.03)
+
+
+def inputs_of(scores: torch.Tensor, candidates: torch.Tensor) -> Inputs:
+    """What a policy would have seen; only the candidates and their places matter here."""
+    n, width = scores.shape
+    nothing = torch.zeros(n, width, 0)
+    place = torch.arange(width).expand(n, -1)
+    return Inputs(nothing, nothing, candidates, place, nothing[:, 0], nothing[:, 0], torch.zeros(n, dtype=torch.int64))
+
+
+def test_crowding_needs_several() -> None:
+    with pytest.raises(PolicyError, match="several positions a step"):
+        some_policy(0, (), crowding=2)
 
 
 def test_several_positions_a_step_enter_the_history_left_to_right() -> None:

@@ -93,6 +93,17 @@ def test_a_pass_that_costs_more_than_it_earns_is_not_made() -> None:
     assert passes[0] > 2.5 and passes[-1] < 1.5
 
 
+def test_positions_that_spoil_each_other_are_not_written_together() -> None:
+    """Two lines of a chain in one step read nothing of each other: γ of neighbours is learned to keep them apart."""
+    task = ChainTask()
+    s = replace(QUICK, several=True, crowding=1, group=8, value_weight=0.0, buffer=0, price=0.2, gamma=1.0)
+    trainer = PolicyTrainer(task, new_policy(task, s), s)
+    for _ in range(40):
+        trainer.step()
+    left, _, right = trainer.policy._gamma(torch.tensor([-1, 0, 1])).tolist()
+    assert left < -0.1 or right < -0.1
+
+
 def test_rewards_add_up_to_the_final_quality() -> None:
     task, credit = ChainTask(), Credit(gamma=1.0, lam=1.0)
     episodes = task.draw(8, torch.Generator().manual_seed(3))
@@ -157,17 +168,19 @@ def test_rollouts_do_not_depend_on_the_batch() -> None:
             torch.testing.assert_close(mine.advantage, its.advantage, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_kept_inputs_give_back_the_log_probability_of_the_action(several: bool) -> None:
-    task = ChainTask()
-    s = replace(QUICK, history=2, features=("confidence", "leftmost"), attention=16, several=several)
+@pytest.mark.parametrize(("several", "crowding"), [(False, 0), (True, 0), (True, 2)])
+def test_kept_inputs_give_back_the_log_probability_of_the_action(several: bool, crowding: int) -> None:
+    task, features = ChainTask(), ("confidence", "leftmost")
+    s = replace(QUICK, history=2, features=features, attention=16, several=several, crowding=crowding)
     policy = new_policy(task, s)
     torch.nn.init.normal_(policy.outer.weight)
+    if policy.crowd is not None:
+        torch.nn.init.normal_(policy.crowd.weight)
     buffer = Buffer(100)
     buffer.add(rollout(task, policy, task.draw(5, torch.Generator().manual_seed(1)), EDITS, Credit()).moments)
     batch = buffer.sample(99, torch.Generator().manual_seed(0))
     assert several or batch.size == 30
-    logp = log_prob(policy, policy.scores(batch.inputs), batch.inputs.candidates, batch.chosen)
+    logp = log_prob(policy, policy.scores(batch.inputs), batch.inputs, batch.chosen)
     torch.testing.assert_close(logp, batch.logp, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(policy.values(batch.inputs), batch.value, atol=1e-5, rtol=1e-5)
 

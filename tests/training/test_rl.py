@@ -65,6 +65,14 @@ def test_log_probabilities_of_written_sets_sum_to_one() -> None:
     close(rl.bernoulli_entropy(tensor([[0.0, 50.0]]), tensor([[T, F]])), tensor([math.log(2.0)]))
 
 
+def test_rows_of_a_group_that_end_at_different_steps_are_compared_as_a_whole() -> None:
+    rewards = tensor([[-1.0, 9.0, 70.0], [-1.0, -1.0, 6.0], [-1.0, 2.0, 70.0], [4.0, 70.0, 70.0]])
+    alive = tensor([[T, T, F], [T, T, T], [T, T, F], [T, F, F]])
+    found = rl.whole_relative(rewards, alive, 2)  # totals 8, 4 and 1, 4
+    close(found, tensor([[0.0, 4.0, 0.0], [0.0, 0.0, -4.0], [0.0, -3.0, 0.0], [3.0, 0.0, 0.0]]))
+    close(rl.discounted_returns(found, alive, 1.0)[1], tensor([-4.0, -4.0, -4.0]))
+
+
 def test_log_policy_and_entropy_see_candidates_only() -> None:
     log_pi = rl.log_policy(tensor([[0.0, math.log(3.0), 50.0]]), tensor([[T, T, F]]))
     close(log_pi.exp(), tensor([[0.25, 0.75, 0.0]]))

@@ -7,7 +7,11 @@
 h_i is the model's output vector at position i. Nothing here depends on the kind of model: only on its width. Beyond
 the paper, f_θ may see what one attention layer gathers from the other candidates (a ranking compares), a learned
 number may be added for each pair of candidates by how far apart they stand (`distances`), and a policy may decide how
-many as well as which: it writes every position with f_i > 0, one at least (`count`).
+many as well as which (`count`): from the largest f_i down it writes every position with
+
+    f_i + Σ_{j ∈ z} γ_{i−j} > 0             z: what it has decided to write in this step
+
+and one at least. Without γ (`crowding`) each is decided by itself; with it, neighbours stay out of each other's way.
 """
 
 from __future__ import annotations
@@ -51,7 +55,8 @@ class Policy(nn.Module, Order):
     """f_θ and V_θ. `history` is the paper's k; `features` names handcrafted features that f_θ sees as well.
 
     `attention` is the width of an attention layer over the candidates, 0: none; `distances` is how far β tells the
-    candidates' distances apart, 0: no β. `several`: it decides how many, too.
+    candidates' distances apart, 0: no β. `several`: it decides how many, too; `crowding` is how far γ tells apart where
+    others are written in the same step, 0: no γ.
     """
 
     def __init__(
@@ -65,20 +70,25 @@ class Policy(nn.Module, Order):
         attention: int = 0,
         distances: int = 0,
         several: bool = False,
+        crowding: int = 0,
     ) -> None:
         super().__init__()
         unknown = [name for name in features if name not in FEATURES]
         if unknown:
             raise PolicyError(f"no feature {unknown[0]!r}; there are {', '.join(FEATURES)}")
-        if distances < 0:
-            raise PolicyError(f"distances = {distances}: 0 or more")
+        if distances < 0 or crowding < 0:
+            raise PolicyError(f"distances = {distances}, crowding = {crowding}: 0 or more")
+        if crowding and not several:
+            raise PolicyError(f"crowding = {crowding} is for policies that write several positions a step")
         self.width, self.history, self.features = width, history, tuple(features)
         self.about: dict[str, Any] = dict(about or {})  # what it was trained for: model, direction, method, reward …
         seen = width * (2 if history else 1)
-        self.attention, self.distances, self.several = attention, distances, several
+        self.attention, self.distances, self.several, self.crowding = attention, distances, several, crowding
         self.query, self.key, self.gather = (nn.Linear(width, attention) if attention else None for _ in range(3))
         self.apart = nn.Embedding(2 * distances + 1, APART) if distances else None  # r
         self.before = nn.Linear(APART, 1, bias=False) if distances else None  # u: β_d = u · r_d
+        self.near = nn.Embedding(2 * crowding + 1, APART) if crowding else None  # ρ
+        self.crowd = nn.Linear(APART, 1, bias=False) if crowding else None  # v: γ_d = v · ρ_d
         self.inner = nn.Linear(seen + 2 * len(self.features) + attention, hidden)
         self.outer = nn.Linear(hidden, 1)
         self.critic = nn.Linear(seen, 1)
@@ -88,8 +98,9 @@ class Policy(nn.Module, Order):
             nn.init.zeros_(layer.bias)
         if self.slot is not None:
             nn.init.normal_(self.slot.weight, std=0.01)
-        if self.before is not None:
-            nn.init.zeros_(self.before.weight)
+        for pairs in (self.before, self.crowd):
+            if pairs is not None:
+                nn.init.zeros_(pairs.weight)
 
     @property
     def reads(self) -> frozenset[str]:  # type: ignore[override]
@@ -179,10 +190,50 @@ class Policy(nn.Module, Order):
 
     @property
     def count(self) -> Count:
-        """How many it wants to write: every position with f_i > 0 (one at least), or one at a time."""
+        """How many it wants to write: every position that `decide` says (one at least), or one at a time."""
         if not self.several:
             return ONE
-        return Count("learned", lambda state, view, ranked: self(state, view) > 0, self.reads, fixes="which")
+
+        def take(state: State, view: View, ranked: object) -> Tensor:
+            return self.decide(self(state, view), state.masked)
+
+        return Count("learned", take, self.reads, fixes="which")
+
+    def decide(self, scores: Tensor, candidates: Tensor, bars: Tensor | float = 0.0) -> Tensor:
+        """z (N, L): from the largest f_i down, the candidates with f_i + Σ_{j ∈ z} γ_{i−j} above their bar.
+
+        Bars (N, L) that are drawn, logit u_i of uniform u_i, make it a draw: i is written with the σ of that number.
+        """
+        if self.crowding == 0:
+            return (scores > bars) & candidates
+        place = torch.arange(scores.shape[1], device=scores.device)
+        gamma = self._gamma(place - place[:, None])  # (L, L) what i ∈ z is worth to each other
+        left = (scores - bars).masked_fill(~candidates, -torch.inf)  # −∞ too once it is decided
+        order = scores.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        z = torch.zeros_like(candidates)
+        for i in order.unbind(1):  # each row's next, (N,)
+            if not bool((left > 0).any()):
+                break
+            now = left.gather(1, i[:, None]) > 0
+            z.scatter_(1, i[:, None], now)
+            left = (left + torch.where(now, gamma[i], 0.0)).scatter_(1, i[:, None], -torch.inf)
+        return z
+
+    def crowded(self, x: Inputs, scores: Tensor, z: Tensor) -> Tensor:
+        """f_i + Σ_{j ∈ z} γ_{i−j} as `decide` saw it when it came to i, if z (B, M) is what it decided: (B, M)"""
+        if self.crowding == 0:
+            return scores
+        order = scores.detach().masked_fill(~x.candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
+        rank = order.argsort(dim=-1)
+        earlier = z[:, None] & (rank[:, None] < rank[..., None])  # (B, M, M) j was written before i was looked at
+        gamma = self._gamma(x.place[..., None] - x.place[:, None])
+        return scores + torch.where(earlier, gamma, 0.0).sum(-1)
+
+    def _gamma(self, apart: Tensor) -> Tensor:
+        """γ_d = v · ρ_d at distances d, cut off at ±`crowding`."""
+        assert self.near is not None and self.crowd is not None
+        most = self.crowding
+        return (self.near.weight @ self.crowd.weight[0])[apart.clamp(-most, most) + most]
 
     def above(self, cutoff: float) -> Self:
         """The same policy with f_i − cutoff for f_i: deciding how many, it writes fewer (cutoff > 0) or more."""
@@ -206,6 +257,7 @@ class Policy(nn.Module, Order):
             "attention": self.attention,
             "distances": self.distances,
             "several": self.several,
+            "crowding": self.crowding,
             "about": self.about,
         }
         weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}

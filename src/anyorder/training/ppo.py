@@ -24,7 +24,7 @@ from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]
 Report = Callable[[dict[str, float]], None]
-ARCHITECTURE = ("history", "hidden", "features", "attention", "distances", "several")  # of the policy itself
+ARCHITECTURE = ("history", "hidden", "features", "attention", "distances", "several", "crowding")  # the policy's own
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Settings:
     attention: int = 0  # width of an attention layer over the candidates (paper: none)
     distances: int = 0  # β_{j−i} of pairs of candidates, told apart so far to the left and to the right (paper: none)
     several: bool = False  # decide of each position whether to write it now, not of one position (paper: one)
+    crowding: int = 0  # γ_{i−j} of a position and one that is written in the same step, told apart so far; 0: none
     price: float = 0.0  # λ: what a pass costs, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"
     dense: bool = True  # pay at each step what it changed, or everything at the end
@@ -99,7 +100,7 @@ class Settings:
     @property
     def credit(self) -> Credit:
         """How rewards become advantages."""
-        return Credit(self.gamma, self.lam, self.group, self.normalise, critic=self.value_weight > 0)
+        return Credit(self.gamma, self.lam, self.group, self.normalise, self.value_weight > 0, whole=self.several)
 
     def entropy_at(self, iteration: int) -> float:
         """The weight of the entropy bonus in an iteration, counted from 0."""
@@ -133,7 +134,7 @@ def objective(
         log_pi = rl.log_policy(scores, candidates)
         first = batch.teacher.gather(1, log_pi.argmax(-1, keepdim=True))[batch.teacher.any(-1)]
         return ranking_loss(log_pi, batch.teacher) + critic, fit | {"agreement": float(first.float().mean())}
-    chosen = log_prob(policy, scores, candidates, batch.chosen)
+    chosen = log_prob(policy, scores, batch.inputs, batch.chosen)
     advantage = rl.standardise(batch.advantage)
     if method == "ppo":
         gain = rl.clipped_surrogate(chosen, batch.logp, advantage, s.clip)

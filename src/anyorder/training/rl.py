@@ -50,6 +50,17 @@ def group_relative(rewards: Tensor, group: int) -> Tensor:
     return ((group * each - each.sum(1, keepdim=True)) / (group - 1)).view_as(rewards)
 
 
+def whole_relative(rewards: Tensor, alive: Tensor, group: int) -> Tensor:
+    """R_g − 1/(G−1) Σ_{g'≠g} R_g' at a row's last step, 0 before it; R_g = Σ_t r_gt.  (N, T), (N, T) bool → (N, T)
+
+    For groups whose rows end at different steps. There `group_relative` would compare what a row has still to earn with
+    the nothing of those that have ended, whose text is paid already: noise as large as a whole text's worth.
+    """
+    totals = torch.where(alive, rewards, 0.0).sum(-1, keepdim=True)
+    last = alive & (alive.cumsum(1) == alive.sum(1, keepdim=True))
+    return torch.where(last, group_relative(totals, group), 0.0)
+
+
 def group_spread(totals: Tensor, group: int, eps: float = 1e-6) -> Tensor:
     """std of a group's returns + ε, which GRPO (arXiv 2402.03300) divides by; 1 where nothing differs.  (N,) → (N,)"""
     spread = totals.view(-1, group).std(1, correction=0).repeat_interleave(group)
@@ -72,16 +83,19 @@ def log_policy(scores: Tensor, candidates: Tensor) -> Tensor:
     return scores.masked_fill(~candidates, NEG).log_softmax(-1)
 
 
-def log_written(scores: Tensor, candidates: Tensor, chosen: Tensor) -> Tensor:
-    """log π(z|s) of a policy that decides of each candidate whether to write it now.  (B, M) × 3 → (B,)
+def log_written(scores: Tensor, candidates: Tensor, chosen: Tensor, crowded: Tensor | None = None) -> Tensor:
+    """log π(z|s) of a policy that decides of each candidate whether to write it now.  (B, M) × 4 → (B,)
 
-    z_i ~ Bernoulli(σ(f_i)) independently; where all say no, one candidate a ~ softmax f is written. So
+    z_i ~ Bernoulli(σ(f′_i)), f′_i being f_i and what those decided before i add to it (`crowded`; none: f′ = f); where
+    all say no, and nothing was added, one candidate a ~ softmax f is written. So
 
-        π(z) = ∏_i σ(f_i)^{z_i} σ(−f_i)^{1−z_i}  +  [z = {a}] · ∏_i σ(−f_i) · softmax_a f
+        π(z) = ∏_i σ(f′_i)^{z_i} σ(−f′_i)^{1−z_i}  +  [z = {a}] · ∏_i σ(−f_i) · softmax_a f
     """
-    no = logsigmoid(-scores).masked_fill(~candidates, 0.0)
-    drawn = torch.where(chosen, logsigmoid(scores), no).sum(-1)
-    fallback = no.sum(-1) + torch.where(chosen, log_policy(scores, candidates), 0.0).sum(-1)
+    given = scores if crowded is None else crowded
+    said = torch.where(chosen, logsigmoid(given), logsigmoid(-given))
+    drawn = torch.where(candidates, said, 0.0).sum(-1)
+    none = torch.where(candidates, logsigmoid(-scores), 0.0).sum(-1)
+    fallback = none + torch.where(chosen, log_policy(scores, candidates), 0.0).sum(-1)
     return torch.where(chosen.sum(-1) == 1, torch.logaddexp(drawn, fallback), drawn)
 
 

@@ -91,10 +91,11 @@ class Actor(Order):
 
     @property
     def count(self) -> Count:
-        """One position, or each with probability σ(f_i); none: the one that was drawn first."""
+        """One position, or each with the probability that the policy gives it; none: the one that was drawn first."""
 
         def draw(state: State, view: View, ranked: object) -> Tensor:
-            return uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT)) < self.scores.sigmoid()
+            u = uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT))
+            return self.policy.decide(self.scores, state.masked, u.logit().to(self.scores.dtype))
 
         return Count("sampled", draw, fixes="which") if self.policy.several else ONE
 
@@ -108,6 +109,7 @@ class Credit:
     group: int = 1  # G: rows that share an input; each is judged against the others of its group
     normalise: bool = False  # and divided by the group's spread (GRPO)
     critic: bool = True  # less V(s_t)
+    whole: bool = False  # the rows of a group may end at different steps: whole episodes are compared
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,7 @@ def play(
         with torch.no_grad():
             scores = actor.scores.gather(1, where)
             value = policy.values(x) if critic else torch.zeros(len(rows))
+            logp = log_prob(policy, scores, x, taken.z.gather(1, where))
         theirs = [texts[i] for i in rows.tolist()]
         if reward.ahead:
             worth[rows, t] = reward.quality(at_once(taken), theirs).float()
@@ -186,7 +189,6 @@ def play(
         chosen = taken.z.gather(1, where)
         wanted = torch.zeros_like(taken.z) if teacher is None else teacher(taken, references[rows])
         spread.append(uncertainty(policy, scores, x.candidates))
-        logp = log_prob(policy, scores, x.candidates, chosen)
         nothing = torch.zeros(len(rows))
         parts.append((rows, Moments(x, chosen, wanted.gather(1, where), logp, value, nothing, nothing)))
     return Played(parts, worth, values, alive, float(torch.cat(spread).mean().nan_to_num()))
@@ -198,7 +200,9 @@ def credited(played: Played, reward: Reward, credit: Credit) -> Rollout:
     rewards = paid(played.worth, alive, reward)
     totals = rewards.sum(-1)
     share = float(rl.order_share(totals, credit.group)) if credit.group > 1 else float("nan")
-    if credit.group > 1:
+    if credit.group > 1 and credit.whole:
+        rewards = rl.whole_relative(rewards, alive, credit.group)
+    elif credit.group > 1:
         rewards = rl.group_relative(rewards, credit.group)
     if credit.group > 1 and credit.normalise:
         rewards = rewards / rl.group_spread(totals, credit.group)[:, None]
@@ -240,11 +244,11 @@ def compact(x: Inputs) -> Inputs:
     return Inputs(hidden, features, candidates, place, x.mean.clone(), x.past.clone(), x.filled.clone())
 
 
-def log_prob(policy: Policy, scores: Tensor, candidates: Tensor, chosen: Tensor) -> Tensor:
-    """log π(a|s) of what was chosen.  (B, M) × 3 → (B,)"""
+def log_prob(policy: Policy, scores: Tensor, x: Inputs, chosen: Tensor) -> Tensor:
+    """log π(a|s) of what was chosen, (B, M) as the scores: (B,)"""
     if policy.several:
-        return rl.log_written(scores, candidates, chosen)
-    return torch.where(chosen, rl.log_policy(scores, candidates), 0.0).sum(-1)
+        return rl.log_written(scores, x.candidates, chosen, policy.crowded(x, scores, chosen))
+    return torch.where(chosen, rl.log_policy(scores, x.candidates), 0.0).sum(-1)
 
 
 def uncertainty(policy: Policy, scores: Tensor, candidates: Tensor) -> Tensor:
