@@ -77,11 +77,12 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
 
 
 def _opening(translator: Any, asked: Asked, sentences: int) -> str:
+    paper = f"; at the paper's size {PAPER_SENTENCES} sentences and one round" if asked.paper else ""
     return (
         "# Speed\n\n"
         f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
-        f"each in bulk, {PAPER_SENTENCES} at the paper's size, medians of {asked.repeats} rounds, of seconds and of "
-        f"ratios (at the paper's size one round), {torch.get_num_threads()} threads, torch {torch.__version__}, "
+        f"each in bulk, medians of {asked.repeats} rounds, of seconds and of ratios{paper}. "
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"{platform.machine()}, kernels for {torch.backends.cpu.get_cpu_capability()}.\n\n"
         "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "
         "matrix products alone would take). “Identical” counts canvases that are token for token ours.\n"
