@@ -39,7 +39,7 @@ def nearest(passes: float, curve: list[Found]) -> Found:
 
 def main() -> None:
     parser = arguments(__doc__)
-    parser.add_argument("--policies", nargs="*", type=Path, default=[], help="folders, one for each price of a pass")
+    parser.add_argument("--policies", nargs="*", type=Path, default=[], help="folders of others than the shipped ones")
     parser.add_argument("--cutoffs", nargs="*", type=float, default=[0.0], help="write where f is above this")
     parser.add_argument("--every", type=int, default=1, help="2: every second setting of each family")
     options = parser.parse_args()
@@ -47,7 +47,8 @@ def main() -> None:
         cells = Cells(options.model, options.data, direction, options.sets, options.cache, options.limit)
         curves = {name: [cells(way) for way in ways[:: options.every]] for name, ways in FAMILIES.items()}
         files = [folder / f"policy-{direction}.safetensors" for folder in options.policies]
-        mine = [cells(Way(str(f), cutoff=c)) for f in files if f.exists() for c in options.cutoffs]
+        shipped = [] if files else [cells.files[name] for name in (f"count-{direction}",) if name in cells.files]
+        mine = [cells(Way(str(f), cutoff=c)) for f in files + shipped if f.exists() for c in options.cutoffs]
         print(f"\n{DIRECTIONS[direction]}, {' and '.join(options.sets)}, {len(cells.sources)} sentences\n")
         print("| count | " + " | ".join("passes: BLEU" for _ in range(8)) + " |\n|---|" + "---:|" * 8)
         for name, curve in (curves | {"learned": mine}).items():

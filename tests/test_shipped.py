@@ -57,6 +57,15 @@ def test_the_learned_order_works_out_of_the_box(model: str, to: str) -> None:
 
 
 @needs_model
+@pytest.mark.parametrize("to", ["de", "en"])
+def test_the_learned_count_writes_in_fewer_passes(translator: anyorder.Translator, to: str) -> None:
+    source = {"en": "Zwei Kinder spielen im Garten.", "de": "Two children are playing in the garden."}[to]
+    trace = translator.trace(source, to, order="learned-count")
+    assert ("children" if to == "en" else "Kinder") in translator.translate(source, to, order="learned-count").text
+    assert max(len(step.positions) for step in trace.steps) > 1 and len(trace.steps) < 8
+
+
+@needs_model
 @needs_baseline
 def test_the_baseline_translates_and_rescores(translator: anyorder.Translator) -> None:
     assert "dog" in anyorder.load("de-en-ar").translate("Ein Hund läuft am Strand.", to="en", beam=5).text.lower()

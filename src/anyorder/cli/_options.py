@@ -52,7 +52,8 @@ class Conditional(StrEnum):
 PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
 ORDER_HELP = (
     "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
-    "learned, a sum of features such as 'negent + 0.9*logp', or a recipe such as 'mask-predict(10)'."
+    "learned, learned-count (which decides how many at once, too), a sum of features such as 'negent + 0.9*logp', or a "
+    "recipe such as 'mask-predict(10)'."
 )
 ORDERS_HELP = (
     f"{ORDER_HELP} forwards is from left to right to an end of its own, for a model that contains an autoregressive "

@@ -45,7 +45,7 @@ def describe(folder: ModelFolder) -> dict[str, Any]:
         "kind": config.get("kind"),
         "languages": config.get("languages", []),
         "megabytes": folder.megabytes,
-        "learned": folder.directions,
+        "learned": folder.directions(),
         "scores": _first_table(folder.card),
     }
 

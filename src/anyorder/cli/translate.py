@@ -122,13 +122,16 @@ def translate(
 
 def _check_direction(translator: Translator, to: str, source: str | None, plan: Plan) -> None:
     from anyorder.errors import TextError
+    from anyorder.models.folder import LEARNED
 
     try:
         direction = "-".join(translator.direction(to, source))
     except TextError as error:
         raise UsageError(str(error)) from None
-    if any(one.order == "learned" for one in plan.writing.each) and direction not in translator.policies:
-        have = ", ".join(translator.policies) or "no direction"
-        raise UsageError(f"{translator.name} has a learned order for {have}, not for {direction}; try easy-first")
+    for name in LEARNED:
+        have = [way for way, orders in translator.policies.items() if name in orders]
+        if direction not in have and any(one.order == name for one in plan.writing.each):
+            known = ", ".join(have) or "no direction"
+            raise UsageError(f"{translator.name} has a {name} order for {known}, not for {direction}; try easy-first")
     if plan.choosing.rescore in ("ar", "both") and translator.beside is None and not translator.causal:
         raise UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anyorder.errors import AnyorderError
 from anyorder.files import write_whole
 from anyorder.models.catalog import locate
-from anyorder.models.folder import ModelFolder
+from anyorder.models.folder import LEARNED, ModelFolder
 from anyorder.text.plan import Plan
 from anyorder.text.writing import FORWARDS
 
@@ -194,7 +194,8 @@ def _uses(task: Job | Watch) -> set[str]:
     else:
         order, direction = task.cell.order, task.cell.direction
         ar = task.criterion in ("ar", "both") or task.cell.polish > 0
-    learned = {f"policy-{direction}"} if "learned" in [one.strip() for one in order.split("|")] else set()
+    orders = [one.strip() for one in order.split("|")]
+    learned = {f.format(direction).removesuffix(".safetensors") for name, f in LEARNED.items() if name in orders}
     return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
 
 

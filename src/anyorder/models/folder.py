@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 CONFIG, WEIGHTS, TOKENIZER = PARTS = ("config.json", "model.safetensors", "tokenizer.json")  # no model without them
 VOCABULARY = "vocabulary_fingerprint"  # in config.json: which tokenizer.json belongs to the weights
 LENGTHS, TRAINED, CARD = "lengths.json", "training.json", "README.md"
-POLICY = "policy-{}.safetensors"  # a learned order, by its direction
+LEARNED = {  # orders that were learned: their files, by direction
+    "learned": "policy-{}.safetensors",  # which position
+    "learned-count": "count-{}.safetensors",  # and how many at once
+}
 BESIDE, KINDS = "-ar", ("-joint",)  # the autoregressive twin of "de-en" and of "de-en-joint" is "de-en-ar"
 
 
@@ -126,24 +129,21 @@ class ModelFolder:
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
 
-    @property
-    def directions(self) -> list[str]:
-        """The directions that have a learned order."""
-        before, after = POLICY.split("{}")
-        found = self.path.glob(POLICY.format("*"))
+    def directions(self, order: str = "learned") -> list[str]:
+        """The directions that have a learned order of this name."""
+        before, after = LEARNED[order].split("{}")
+        found = self.path.glob(LEARNED[order].format("*"))
         return sorted(f.name.removeprefix(before).removesuffix(after) for f in found)
 
-    def policies(self) -> dict[str, Order]:
-        """The learned orders by direction."""
-        if not self.directions:
-            return {}
+    def policies(self) -> dict[str, dict[str, Order]]:
+        """The learned orders by direction and name."""
         from anyorder.models.policy import Policy
 
-        return {direction: Policy.load(self.policy_file(direction)) for direction in self.directions}
-
-    def policy_file(self, direction: str) -> Path:
-        """Where the learned order of a direction is, or would be."""
-        return self.path / POLICY.format(direction)
+        out: dict[str, dict[str, Order]] = {}
+        for name, file in LEARNED.items():
+            for direction in self.directions(name):
+                out.setdefault(direction, {})[name] = Policy.load(self.path / file.format(direction))
+        return out
 
     @property
     def beside(self) -> ModelFolder | None:
@@ -174,7 +174,9 @@ class ModelFolder:
         files = {"model": self.path / WEIGHTS, "tokenizer": self.path / TOKENIZER, "lengths": self.path / LENGTHS}
         if self.beside is not None:
             files["ar"] = self.beside.path / WEIGHTS
-        files |= {f"policy-{direction}": self.policy_file(direction) for direction in self.directions}
+        for name, file in LEARNED.items():
+            found = [file.format(direction) for direction in self.directions(name)]
+            files |= {f.removesuffix(".safetensors"): self.path / f for f in found}
         return {name: path for name, path in files.items() if path.exists()}
 
     @property

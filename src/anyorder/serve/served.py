@@ -164,7 +164,8 @@ class _Write:
 
     def _add(self, one: Plan, batch: Batch, own: list[int], inputs: list[int]) -> None:
         generator, search, known = self.generator, one.search, sum(map(len, self.parts))
-        learned = id(generator.learned) if one.writing.order == "learned" else None
+        order = one.writing.order
+        learned = id(generator.learned.get(order)) if isinstance(order, str) else None
         kept = _Kept(self.listener, shared=generator.causal and not search.searches) if self.keep else None
         apart = kept and (kept.shared or object())
         words = replace(one.writing, seed=0)

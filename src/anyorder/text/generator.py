@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from threading import Lock
@@ -26,6 +26,7 @@ from anyorder import recipes
 from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
 from anyorder.core.length import Known
 from anyorder.errors import PlanError, TextError
+from anyorder.models.folder import LEARNED
 from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
@@ -48,7 +49,7 @@ class Generator:
     model: Any
     direction: tuple[int, int] | None = None  # source and target language, as indices into the model's
     length: Length | None = None  # p(L|X); None: the model's own predictor, or its <eos>
-    learned: Order | None = None  # what the order "learned" means here
+    learned: Mapping[str, Order] = field(default_factory=dict)  # orders that were learned for this model, by name
     beside: Callable[[], Generator] | None = None  # the autoregressive model that rescores, made when it is needed
     name: str = "model"
     cost: Cost = field(default_factory=Cost)  # of everything this generator has done
@@ -66,7 +67,7 @@ class Generator:
             return self
         if not hasattr(self.model, FORWARDS):
             raise PlanError(f"{self.name} contains no autoregressive model: {FORWARDS!r} is not for it")
-        return Generator(self.model.forwards, self.direction, None, None, self.beside, self.name, self.cost, self)
+        return Generator(self.model.forwards, self.direction, None, {}, self.beside, self.name, self.cost, self)
 
     def settled(self, plan: Plan, given: bool = False) -> Plan:
         """With the order of the model's kind where a plan has none; for `given` canvases, one that can fill them."""
@@ -234,9 +235,9 @@ class Generator:
             return replace(
                 recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
             )
-        if plan.writing.order == "learned" and self.learned is None:
-            raise PlanError(f"{self.name} has no learned order for {self.way}: train one, or use easy-first")
-        return plan.decoder(self.ban, {} if self.learned is None else {"learned": self.learned})
+        if (order := plan.writing.order) in LEARNED and order not in self.learned:
+            raise PlanError(f"{self.name} has no {order} order for {self.way}: train one, or use easy-first")
+        return plan.decoder(self.ban, self.learned)
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from anyorder.core import Decoder, Order, fixed
 from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
+from anyorder.models.folder import LEARNED
 from anyorder.text.checks import positive, whole_number
 from anyorder.text.writing import COMPOSED, FORWARDS, Writing
 
@@ -138,7 +139,7 @@ class Plan:
     def check(self) -> Plan:
         """This plan, if it makes sense; what a model's own learned order is, is known once the model is."""
         for one in self.each:
-            if one.writing.order not in ("learned", FORWARDS):
+            if one.writing.order not in (*LEARNED, FORWARDS):
                 one.decoder()
         return self
 

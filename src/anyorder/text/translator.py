@@ -41,7 +41,7 @@ class Translator:
     languages: tuple[str, ...]
     lengths: Mapping[str, Length] = field(default_factory=dict)  # "de-en" → p(L|X)
     beside: Callable[[], Translator] | None = None  # loaded when it is first needed
-    policies: Mapping[str, Order] = field(default_factory=dict)  # "de-en" → learned order
+    policies: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)  # "de-en" → learned orders by name
     name: str = "model"
     only: str = ""  # "de-en", where the model was trained for this direction alone
     _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
@@ -81,7 +81,7 @@ class Translator:
             key, other = "-".join(direction), self.beside
             beside = None if other is None else lambda: other().generator(*direction[::-1])
             self._generators[direction] = Generator(
-                self.model, (a, b), self.lengths.get(key), self.policies.get(key), beside, self.name
+                self.model, (a, b), self.lengths.get(key), self.policies.get(key, {}), beside, self.name
             )
         return self._generators[direction]
 
