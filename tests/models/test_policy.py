@@ -209,7 +209,7 @@ def test_a_crowded_policy_decides_one_position_after_the_other() -> None:
     bars = torch.rand(n, width).logit()
     with torch.no_grad():
         found = policy.decide(rows, there, bars)
-        gamma = policy._gamma(torch.arange(-4, 5)).tolist()
+        gamma = policy.gamma(torch.arange(-4, 5)).tolist()
         for row in range(50):
             z: list[int] = []
             for i in sorted((i for i in range(width) if candidates[i]), key=lambda i: -scores[i]):

@@ -100,7 +100,7 @@ def test_positions_that_spoil_each_other_are_not_written_together() -> None:
     trainer = PolicyTrainer(task, new_policy(task, s), s)
     for _ in range(40):
         trainer.step()
-    left, _, right = trainer.policy._gamma(torch.tensor([-1, 0, 1])).tolist()
+    left, _, right = trainer.policy.gamma(torch.tensor([-1, 0, 1])).tolist()
     assert left < -0.1 or right < -0.1
 
 

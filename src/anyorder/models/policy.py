@@ -207,7 +207,7 @@ class Policy(nn.Module, Order):
         if self.crowding == 0:
             return (scores > bars) & candidates
         place = torch.arange(scores.shape[1], device=scores.device)
-        gamma = self._gamma(place - place[:, None])  # (L, L) what i ∈ z is worth to each other
+        gamma = self.gamma(place - place[:, None])  # (L, L) what i ∈ z is worth to each other
         left = (scores - bars).masked_fill(~candidates, -torch.inf)  # −∞ too once it is decided
         order = scores.masked_fill(~candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         z = torch.zeros_like(candidates)
@@ -226,10 +226,10 @@ class Policy(nn.Module, Order):
         order = scores.detach().masked_fill(~x.candidates, -torch.inf).argsort(dim=-1, descending=True, stable=True)
         rank = order.argsort(dim=-1)
         earlier = z[:, None] & (rank[:, None] < rank[..., None])  # (B, M, M) j was written before i was looked at
-        gamma = self._gamma(x.place[..., None] - x.place[:, None])
+        gamma = self.gamma(x.place[..., None] - x.place[:, None])
         return scores + torch.where(earlier, gamma, 0.0).sum(-1)
 
-    def _gamma(self, apart: Tensor) -> Tensor:
+    def gamma(self, apart: Tensor) -> Tensor:
         """γ_d = v · ρ_d at distances d, cut off at ±`crowding`."""
         assert self.near is not None and self.crowd is not None
         most = self.crowding
