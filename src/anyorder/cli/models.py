@@ -20,7 +20,7 @@ def models(
     Example: anyorder models
     """
     from anyorder.models import catalog
-    from anyorder.models.folder import ModelFolder
+    from anyorder.models.folder import LEARNED, ModelFolder
 
     found = [describe(ModelFolder(catalog.SHIPPED / name)) for name in catalog.shipped()]
     if as_json:
@@ -31,21 +31,24 @@ def models(
         typer.echo("No model is shipped with this installation. Train one: anyorder train configs/de-en.toml")
     for model in found:
         typer.echo(f"{model['name']}\t{model['kind']}, {' '.join(model['languages'])}, {model['megabytes']} MB")
-        if model["learned"]:
-            typer.echo(f"\tlearned orders: {', '.join(model['learned'])}")
+        for order in LEARNED:
+            if model[order]:
+                typer.echo(f"\t--order {order}: {', '.join(model[order])}")
         for score in model["scores"]:
             typer.echo("\t" + ", ".join(f"{key} {value}".strip() for key, value in score.items()))
 
 
 def describe(folder: ModelFolder) -> dict[str, Any]:
     """A model folder in a few facts; its scores are the first table of its card."""
+    from anyorder.models.folder import LEARNED
+
     config = folder.config or {}
     return {
         "name": folder.name,
         "kind": config.get("kind"),
         "languages": config.get("languages", []),
         "megabytes": folder.megabytes,
-        "learned": folder.directions(),
+        **{order: folder.directions(order) for order in LEARNED},
         "scores": _first_table(folder.card),
     }
 

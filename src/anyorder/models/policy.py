@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from anyorder.core.count import ONE, Count
+from anyorder.core.count import ONE, Count, Ranked
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
 from anyorder.errors import ModelError
@@ -194,8 +194,8 @@ class Policy(nn.Module, Order):
         if not self.several:
             return ONE
 
-        def take(state: State, view: View, ranked: object) -> Tensor:
-            return self.decide(self(state, view), state.masked)
+        def take(state: State, view: View, ranked: Ranked) -> Tensor:
+            return self.decide(self(state, view), ranked.region)
 
         return Count("learned", take, self.reads, fixes="which")
 
