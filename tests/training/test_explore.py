@@ -61,7 +61,7 @@ def test_an_episode_follows_its_sweep_and_keeps_the_policy_s_own_probability() -
         assert torch.equal(place[:, 0], wanted[:, t])
         left.scatter_(1, place, False)
     batch = stack(played.moments)  # π_θ(a|s) without the sweep: the ratio of the first update is 1
-    logp = log_prob(policy, policy.scores(batch.inputs), batch.inputs.candidates, batch.chosen)
+    logp = log_prob(policy, policy.scores(batch.inputs), batch.inputs, batch.chosen)
     torch.testing.assert_close(logp, batch.logp, atol=1e-5, rtol=1e-5)
 
 
