@@ -57,9 +57,10 @@ def main() -> None:
     options = parser.parse_args()
     for direction in options.direction:
         cells = Cells(options.model, options.data, direction, options.sets, options.cache, options.limit)
-        files = [folder / f"policy-{direction}.safetensors" for folder in options.policies]
-        shipped = [] if files else [cells.files[name] for name in (f"count-{direction}",) if name in cells.files]
-        mine = [cells(Way(str(f), cutoff=c)) for f in files + shipped if f.exists() for c in options.cutoffs]
+        shipped = [path for name, path in cells.files.items() if name == f"count-{direction}"]
+        files = [folder / f"policy-{direction}.safetensors" for folder in options.policies] or shipped
+        files = [file for file in files if file.exists()]
+        mine = [cells(Way(str(f), cutoff=c)) for f in files for c in options.cutoffs]
         curves = {name: curve_of(ways[:: options.every], cells, options.most) for name, ways in FAMILIES.items()}
         print(f"\n{DIRECTIONS[direction]}, {' and '.join(options.sets)}, {len(cells.sources)} sentences\n")
         print("| count | " + " | ".join("passes: BLEU" for _ in range(8)) + " |\n|---|" + "---:|" * 8)
@@ -75,7 +76,7 @@ def main() -> None:
             against = said(paired([(one.statistics, other.statistics)])) + f" at {other.passes:.2f}"
             row = [f"{one.passes:.2f}", f"{one.bleu:.2f}", *(f"{b:.2f}" for b in others), against]
             print("| " + " | ".join(row) + " |")
-        for file in files + shipped:
+        for file in files:
             if (policy := Policy.load(file)).crowding:
                 gamma = policy.gamma(torch.arange(-3, 4)).tolist()
                 print(f"\nγ at distances −3 to 3: {', '.join(f'{g:.2f}' for g in gamma)} ({file.name})")

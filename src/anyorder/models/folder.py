@@ -129,7 +129,7 @@ class ModelFolder:
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ModelError(f"{path} is damaged ({first_line(error)}): copy or download it again") from None
 
-    def directions(self, order: str = "learned") -> list[str]:
+    def directions(self, order: str) -> list[str]:
         """The directions that have a learned order of this name."""
         before, after = LEARNED[order].split("{}")
         found = self.path.glob(LEARNED[order].format("*"))

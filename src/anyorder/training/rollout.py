@@ -176,7 +176,8 @@ def play(
         with torch.no_grad():
             scores = actor.scores.gather(1, where)
             value = policy.values(x) if critic else torch.zeros(len(rows))
-            logp = log_prob(policy, scores, x, taken.z.gather(1, where))
+            chosen = taken.z.gather(1, where)
+            logp = log_prob(policy, scores, x, chosen)
         theirs = [texts[i] for i in rows.tolist()]
         if reward.ahead:
             worth[rows, t] = reward.quality(at_once(taken), theirs).float()
@@ -186,7 +187,6 @@ def play(
             final = reward.quality(taken.state.take(ended), [theirs[i] for i in ended.tolist()])
             worth[rows[ended], t + 1] = final.float()
         values[rows, t], alive[rows, t] = value, True
-        chosen = taken.z.gather(1, where)
         wanted = torch.zeros_like(taken.z) if teacher is None else teacher(taken, references[rows])
         spread.append(uncertainty(policy, scores, x.candidates))
         nothing = torch.zeros(len(rows))
