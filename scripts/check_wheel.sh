@@ -22,6 +22,9 @@ site=$("$work/env/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pu
 "$work/env/bin/pip" install --quiet --disable-pip-version-check --no-deps --ignore-installed "$work"/dist/*.whl
 cd "$work"
 env/bin/python -c "import anyorder; assert anyorder.__file__.startswith('$work'), anyorder.__file__"
+if command -v cc >/dev/null; then
+    env/bin/python -c 'from importlib.util import find_spec as f; assert f("anyorder.native._kernels"), "no kernels"'
+fi
 env/bin/pip check
 env/bin/anyorder models | tee models.txt
 if grep -q '^de-en' models.txt; then

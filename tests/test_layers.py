@@ -15,6 +15,7 @@ LAYERS = (
     ("files",),
     ("core",),
     ("recipes",),
+    ("native",),
     ("models", "data", "traces", "reference"),
     ("text",),
     ("training",),

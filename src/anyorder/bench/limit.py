@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from anyorder.native import InPanels, using
 
 PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default}
 
@@ -39,8 +42,8 @@ class _Shapes(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def products(run: Callable[[], Any]) -> Counter[tuple[tuple[int, ...], tuple[int, ...], bool]]:
     """The matrix products of `run`, by shape."""
     shapes, threads = _Shapes(), torch.get_num_threads()
-    torch.set_num_threads(1)  # all in this thread, where they are seen
-    with torch.no_grad(), shapes:
+    torch.set_num_threads(1)  # all in this thread, and by torch: where they are seen
+    with torch.no_grad(), shapes, using(None):
         run()
     torch.set_num_threads(threads)
     return shapes.products
@@ -48,22 +51,30 @@ def products(run: Callable[[], Any]) -> Counter[tuple[tuple[int, ...], tuple[int
 
 def seconds(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]], repeats: int = 2) -> float:
     """The time of these products alone, were every thread busy with nothing else: each shape timed on one thread (best
-    of `repeats` after a first), times how often it occurs, divided by the number of threads.
+    of `repeats` after a first, by torch and, where there is one, by the kernel), times how often it occurs, divided by
+    the number of threads.
     """
     total, threads = 0.0, torch.get_num_threads()
     torch.set_num_threads(1)
     for (a, b, transposed), count in shapes.items():
         x = torch.randn(a)
         y = torch.randn(*b[:-2], b[-1], b[-2]).transpose(-1, -2) if transposed else torch.randn(b)
-        out = x @ y
-        times = []
-        for _ in range(repeats):
-            start = time.perf_counter()
-            torch.matmul(x, y, out=out)
-            times.append(time.perf_counter() - start)
-        total += min(times) * count
+        ways: list[Callable[[], object]] = [partial(torch.matmul, x, y, out=x @ y)]
+        if len(b) == 2 and InPanels.possible(linear := nn.Linear(*b).requires_grad_(False)):
+            ways.append(partial(InPanels.of(linear), x))
+        total += min(_quickest(way, repeats) for way in ways) * count
     torch.set_num_threads(threads)
     return total / threads
+
+
+@torch.no_grad()
+def _quickest(way: Callable[[], object], repeats: int) -> float:
+    times = []
+    for _ in range(1 + repeats):
+        start = time.perf_counter()
+        way()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
 
 
 def flops(shapes: Counter[tuple[tuple[int, ...], tuple[int, ...], bool]]) -> float:

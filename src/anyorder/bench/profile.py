@@ -8,8 +8,12 @@ from typing import Any
 
 import torch
 
+from anyorder.native import kernels, using
+
 KINDS = {  # the first that is part of an operation's name
     "matrix products": ("addmm", "aten::mm", "bmm", "linear"),
+    "layers in one call": ("kernel: column", "kernel: run", "kernel: remember"),
+    "projection and statistics in one call": ("kernel: best",),
     "attention": ("scaled_dot_product",),
     "GELU": ("gelu",),
     "layer norm": ("layer_norm",),
@@ -28,15 +32,36 @@ KINDS = {  # the first that is part of an operation's name
 }
 
 
+class _Recorded:
+    """Kernels whose calls the profiler sees."""
+
+    def __init__(self, library: Any) -> None:
+        self.library = library
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        call = getattr(self.library, name)
+
+        def recorded(*args: Any) -> Any:
+            with torch.profiler.record_function(f"kernel: {name}"):
+                return call(*args)
+
+        return recorded
+
+
 def profile(run: Callable[[], Any]) -> str:
-    """Shares of the time in torch's operations, and what is left to Python, as Markdown."""
+    """Shares of the time in operations and kernels, and what is left to Python, as Markdown."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     run()
-    with record(activities=[ProfilerActivity.CPU]) as seen, torch.profiler.record_function("everything"):
+    library = None if kernels() is None else _Recorded(kernels())
+    with (
+        using(library),
+        record(activities=[ProfilerActivity.CPU]) as seen,
+        torch.profiler.record_function("everything"),
+    ):
         run()
     torch.set_num_threads(threads)
     events = seen.key_averages()

@@ -18,6 +18,7 @@ Conditionals = Literal["visible", "masked"]
 CHUNK_LOGITS = 1 << 21  # vocabulary entries held at once: what caches hold …
 CHUNK_ROWS = 128  # … but that many rows at least, or the matrix product waits for its weights
 MOST = 0.75  # where more than this share of positions is read, all states are computed at once
+KNOWN = frozenset({"hidden", "logp", "entropy", "current"})  # what may be known without logits
 CHUNK_TOKENS = 1 << 15  # canvas tokens of folded rows in one forward pass
 
 
@@ -176,6 +177,9 @@ class Reader:
         if "hidden" in reads:
             self._has_hidden()
         self.cost.head_rows += n.numel()
+        if (found := self._best(hidden, state, tokens, n, i, reads, top)) is not None:
+            yield found
+            return
         start = 0
         while start < n.numel():
             size = max(CHUNK_ROWS, CHUNK_LOGITS // self.width) if self.width else CHUNK_ROWS
@@ -201,11 +205,10 @@ class Reader:
         out: dict[str, Tensor] = {}
         before = "current" in reads or not symbols.renormalise
         in_place = _at(x, tokens[n, i]) if before else x
-        if self.banned is None:
-            self.banned = torch.tensor(symbols.banned(state, x.shape[-1]), dtype=torch.int64, device=x.device)
-        lost = x.index_select(-1, self.banned) if before else x  # (m, banned)
+        banned = self._banned(state, x)
+        lost = x.index_select(-1, banned) if before else x  # (m, banned)
         whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
-        x = symbols.restrict(x, self.banned, state, n, i)
+        x = symbols.restrict(x, banned, state, n, i)
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
@@ -233,6 +236,27 @@ class Reader:
         if "full" in reads:
             out["full"] = logp
         return out
+
+    def _best(
+        self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
+    ) -> dict[str, Tensor] | None:
+        """What a decision reads, where the model knows it without giving logits."""
+        symbols = self.symbols
+        plain = symbols.greedy and symbols.renormalise and symbols.allowed is None and not top and reads <= KNOWN
+        if not (plain and self.width and hasattr(self.model, "best")):  # the first look learns the width
+            return None
+        now = tokens[n, i] if "current" in reads else None
+        found = self.model.best(hidden, self._banned(state, hidden), NEVER, now)
+        if found is None:
+            return None
+        self._check(found.log_sum, state, n, i)
+        return {name: getattr(found, name) for name in ("token", "logp", *(reads & {"entropy", "current"}))}
+
+    def _banned(self, state: State, like: Tensor) -> Tensor:
+        """The symbols that may never be written, ascending."""
+        if self.banned is None:
+            self.banned = torch.tensor(self.symbols.banned(state, self.width), dtype=torch.int64, device=like.device)
+        return self.banned
 
     def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
         """log Σ exp (m,) of each entry's logits must be that of a distribution."""

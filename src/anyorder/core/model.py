@@ -52,7 +52,10 @@ class Model(Protocol):
     A model may memoise inside its context (a key/value cache) as long as results do not change. One whose `hidden`
     is no hidden state that an order could read (a table) says so with an attribute `has_hidden = False`. One that
     can compute some positions for less than all has `hidden_at(context, tokens, n, i)` → (M, D), entries (n, i) sorted
-    by row.
+    by row. One that knows distributions without giving their logits has
+    `best(hidden, banned, never, now)`: `token`, the most probable symbol, its `logp`, `log_sum` = log Σ exp of the
+    logits, and `entropy`, (M,) each, where logits of the symbols `banned` are `never`; and `current`, log p of the
+    symbols `now` (M,) as if nothing were banned, unless that is None. It may say None: then logits are looked at.
     """
 
     mask_id: int

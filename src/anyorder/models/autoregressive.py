@@ -14,6 +14,7 @@ from anyorder.models.memory import Cache, Memory, stay
 from anyorder.models.packed import encoded
 from anyorder.models.transformer import Architecture, Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
+from anyorder.native import Best
 
 ROOM = 16  # columns by which what is seen grows
 
@@ -263,3 +264,7 @@ class Autoregressive(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.decoder.logits(hidden)
+
+    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+        """What `Transformer.best` says."""
+        return self.decoder.best(hidden, banned, never, now)

@@ -22,6 +22,7 @@ from anyorder.models.translation import (
     language_rows,
     same_end,
 )
+from anyorder.native import Best
 
 
 @dataclass(frozen=True)
@@ -148,3 +149,7 @@ class ConditionalMasked(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.decoder.logits(hidden)
+
+    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+        """What `Transformer.best` says."""
+        return self.decoder.best(hidden, banned, never, now)

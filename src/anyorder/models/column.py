@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from anyorder.models.memory import Cache, Memory, unseen
 from anyorder.models.transformer import FEW, formula_is_faster, gelu_by_formula
+from anyorder.native import Stack
 
 SEVERAL = 4  # rows from which on plain products are faster than the fused kernel
 
@@ -62,6 +63,7 @@ class Column:
             )
             for own, norm, cross, cross_norm, ffn, ffn_norm in zip(*parts, strict=True)
         ]  # fmt: skip
+        self.native = Stack.of(decoder)
 
     def embed(self, tokens: Tensor, places: Tensor | int, languages: Tensor) -> Tensor:
         """`Transformer.embed` of one symbol in each row, (N,) and languages (N, 1): (N, D)."""
@@ -74,6 +76,9 @@ class Column:
 
         `visible` (N, columns) bool: which kept columns a row sees; None: all up to its place.
         """
+        if self.native is not None:
+            at = torch.full((len(x),), places) if isinstance(places, int) else places
+            return self.last(self.native.column(x, at, cache.whole, memory.whole, memory.seen))
         (N, D), post, act = x.shape, self.post, self.gelu(len(x))
         own, others = None if visible is None else unseen(visible, cache.whole), memory.unseen
         few = N < SEVERAL and own is None and others is None

@@ -10,9 +10,10 @@ def to_compiled(model: Any) -> Any:
     """A copy of one of our models whose Transformers are compiled when they are first used: a minute or so, and a C++
     compiler, for less time in everything between the matrix products.
     """
+    from anyorder.models.layout import by_columns
     from anyorder.models.transformer import Transformer
 
-    model = copy.deepcopy(model).eval()
+    model = by_columns(copy.deepcopy(model).eval())  # a compiler looks into torch's own operations only
     for module in model.modules():
         if isinstance(module, Transformer):
             module.compile(dynamic=True)  # one kernel for all batch sizes and lengths

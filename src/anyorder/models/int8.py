@@ -89,5 +89,5 @@ def to_int8(model: Any) -> Any:
             module.kv_part = quantise(_linear(fused.weight[dim:], fused.bias[dim:]))
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                setattr(module, name, quantise(child))
+                setattr(module, name, quantise(_linear(child.weight, child.bias)))
     return model

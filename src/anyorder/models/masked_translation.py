@@ -18,6 +18,7 @@ from anyorder.models.translation import (
     language_rows,
     same_end,
 )
+from anyorder.native import Best
 
 
 @dataclass(frozen=True)
@@ -96,3 +97,7 @@ class MaskedTranslation(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.transformer.logits(hidden)
+
+    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+        """What `Transformer.best` says."""
+        return self.transformer.best(hidden, banned, never, now)

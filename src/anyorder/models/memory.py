@@ -27,11 +27,6 @@ class Memory:
     mask: Tensor | None  # (N, 1, 1, S) bool
     spare: int = 0  # rows behind those of `whole` that have left: whoever joins is written there
 
-    @classmethod
-    def of(cls, layers: Sequence[Tensor], mask: Tensor | None) -> Memory:
-        """From the keys and values (2, N, H, S, D/H) of each layer."""
-        return cls(torch.stack(list(layers)), mask)
-
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of each layer, (N, H, S, D/H) each."""
@@ -46,6 +41,11 @@ class Memory:
     def unseen(self) -> Tensor | None:
         """What is added to scores (N·H, 1, S): −∞ where a column is not real; None where all are."""
         return None if self.mask is None else unseen(self.mask[:, 0, 0], self.whole)
+
+    @cached_property
+    def seen(self) -> Tensor | None:
+        """Which columns are real, (N, S) bool; None where all are."""
+        return None if self.mask is None else self.mask[:, 0, 0].contiguous()
 
     def take(self, rows: Tensor) -> Memory:
         """These rows."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anyorder.models.dropout import Dropout
 from anyorder.models.memory import Cache, Memory
+from anyorder.native import Best, InPanels, Stack, remember
 
 FEW = 1 << 14  # numbers up to which GELU is computed by its formula
 _ROOT, _HALF = torch.tensor(0.5**0.5), torch.tensor(0.5)  # numbers would be made tensors in every step
@@ -75,7 +76,10 @@ class Attention(nn.Module):
         """The fused projection as two: queries (N, C, D) → (N, C, D), x (N, L, D) → keys and values (N, L, 2D)."""
         if self.q_part is not None and self.kv_part is not None:  # another arithmetic (int8) keeps them apart
             return self.q_part(queries), self.kv_part(x)
-        D, weight, bias = x.shape[-1], self.qkv_lin.weight, self.qkv_lin.bias
+        D = x.shape[-1]
+        if isinstance(self.qkv_lin, InPanels):
+            return self.qkv_lin.part(queries, 0, D), self.qkv_lin.part(x, D, 3 * D)
+        weight, bias = self.qkv_lin.weight, self.qkv_lin.bias
         return F.linear(queries, weight[:D], bias[:D]), F.linear(x, weight[D:], bias[D:])
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
@@ -188,6 +192,8 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens, positions, languages)
         x = x if before is None else torch.cat([before, x], 1)
+        if cache is None and not self.training and (stack := Stack.of(self)) is not None:
+            return self._by_kernels(stack, x, mask, causal, memory, columns)
         last, post = self.architecture.layers - 1, self.post
         own: Any
         for i, (own, norm1, ffn, norm2) in enumerate(
@@ -209,9 +215,29 @@ class Transformer(nn.Module):
         out: Tensor = self.final_norm(x)
         return out
 
+    def _by_kernels(
+        self, stack: Stack, x: Tensor, mask: Tensor | None, causal: bool, memory: Memory | None, columns: Columns
+    ) -> Tensor:
+        """The layers of `forward` and what comes after them, all in one call."""
+        N, L, D = x.shape
+        if causal:
+            mask = torch.ones(1, 1, L, L, dtype=torch.bool).tril()
+        sight = None if mask is None else mask[:, 0].contiguous()
+        if isinstance(columns, tuple):
+            columns = torch.arange(*columns).expand(N, -1)
+        columns = None if columns is None else columns.contiguous()
+        whole, real = (None, None) if memory is None else (memory.whole, memory.seen)
+        ends = torch.arange(L, N * L + 1, L)
+        states: Tensor = self.final_norm(stack.run(x.view(-1, D), ends, sight, whole, real, columns))
+        return states.view(N, -1, D)
+
     def memory(self, states: Tensor, mask: Tensor | None) -> Memory:
         """Encoder states (N, S, D) as this decoder's layers will look at them."""
-        return Memory.of([attention.memory(states) for attention in self.encoder_attn], mask)  # type: ignore[operator]
+        each: Any = self.encoder_attn
+        whole = remember([attention.kv_lin for attention in each], states, self.architecture.heads)
+        if whole is None:
+            whole = torch.stack([attention.memory(states) for attention in each])
+        return Memory(whole, mask)
 
     def new_cache(self, rows: int, length: int) -> Cache:
         """Room for the keys and values of canvases of some length."""
@@ -224,6 +250,13 @@ class Transformer(nn.Module):
             out: Tensor = self.head(hidden)
             return out
         return F.linear(hidden, self.embeddings.weight, self.proj_bias)
+
+    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+        """What is known of the distributions in states (M, D), without their logits; None where those are needed.
+
+        Logits of the symbols `banned` are `never`; `now` (M,) are the symbols in place, if log p of them is wanted.
+        """
+        return self.head.best(hidden, banned, never, now) if isinstance(self.head, InPanels) else None
 
 
 def gelu(x: Tensor, approximate: str) -> Tensor:

@@ -32,11 +32,9 @@ def seeds(seed: int, ids: Sequence[Sequence[int]]) -> Tensor:
 
 def padded(rows: Sequence[Sequence[int]], pad_id: int) -> Tensor:
     """Rows of ids, filled up with `pad_id` to the longest (at least one column): (N, longest) int64."""
-    width = max((len(r) for r in rows), default=0)
-    out = torch.full((len(rows), max(width, 1)), pad_id, dtype=torch.int64)
-    for n, row in enumerate(rows):
-        out[n, : len(row)] = torch.tensor(row, dtype=torch.int64)
-    return out
+    width = max(1, max((len(r) for r in rows), default=1))
+    ids = [[*row, *[pad_id] * (width - len(row))] for row in rows]
+    return torch.tensor(ids, dtype=torch.int64).view(len(rows), width)
 
 
 def batches(

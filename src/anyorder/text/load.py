@@ -82,9 +82,9 @@ def load(
 def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
     from anyorder.models.compiled import to_compiled
     from anyorder.models.int8 import to_int8
-    from anyorder.models.layout import by_columns
+    from anyorder.models.layout import as_read
 
-    model = to_int8(model) if int8 else by_columns(model)
+    model = to_int8(model) if int8 else as_read(model)
     return to_compiled(model) if compiled else model
 
 

@@ -1,0 +1,447 @@
+/* Kernels of a Transformer in float32 for one core: linear maps, and whole layers of an encoder and of a decoder's step.
+
+   Vectors are GCC's and Clang's own (8 floats; the compiler makes of them what the machine has), so that there is one
+   text for all machines; on x86-64 it is compiled for AVX2 and FMA, and whoever loads it asks `usable` first.
+
+   A matrix of weights (outputs, inputs) lies in panels of PANEL outputs: (outputs / PANEL, inputs, PANEL). A product
+   then reads it once, from its beginning to its end, and a panel stays in the first cache for all rows. Every output is
+   the same sum in the same order, however many rows there are: a result does not depend on the batch.
+
+   Sizes are multiples of PANEL, widths of heads of 8: the caller has looked. Matrices are row by row. */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
+#elif defined(__x86_64__)
+#pragma GCC target("avx2,fma")
+#endif
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+typedef float v8 __attribute__((vector_size(32)));
+typedef int32_t i8 __attribute__((vector_size(32)));
+typedef float anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int64_t len;
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 8")
+#define LOAD(from) ((v8)(*(const anywhere *)(from)))
+#define STORE(to, x) (*(anywhere *)(to) = (x))
+enum { PANEL = 16, TILE = 6 }; /* outputs of a panel, rows of a tile */
+enum { ROWS = 120, STRETCH = 512 }; /* rows that go through all layers at once; symbols that are looked at together */
+
+INLINE v8 all(float a) { return (v8){a, a, a, a, a, a, a, a}; }
+INLINE float sum(v8 x) { return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7])); }
+INLINE v8 either(i8 where, v8 a, v8 b) { return (v8)((where & (i8)a) | (~where & (i8)b)); }
+INLINE v8 larger(v8 a, v8 b) { return either(b > a, b, a); } /* a, where it is not a number */
+INLINE v8 smaller(v8 a, v8 b) { return either(b < a, b, a); }
+INLINE float largest(v8 x) {
+    float out = x[0];
+    for (int i = 1; i < 8; i++) out = x[i] > out ? x[i] : out;
+    return out;
+}
+
+/* e^x = 2^n e^r with n the whole number nearest to x / ln 2, so that |r| <= ln 2 / 2, and e^r by its series. */
+INLINE v8 power(v8 x) {
+    x = larger(smaller(x, all(88.0f)), all(-87.0f));
+    v8 shifted = x * all(1.44269504f) + all(12582912.0f), n = shifted - all(12582912.0f);
+    v8 r = x - n * all(0.693359375f) + n * all(2.12194440e-4f), e = all(1.0f / 5040);
+    e = e * r + all(1.0f / 720);
+    e = e * r + all(1.0f / 120);
+    e = e * r + all(1.0f / 24);
+    e = e * r + all(1.0f / 6);
+    e = e * r + all(0.5f);
+    e = e * r + all(1.0f);
+    e = e * r + all(1.0f);
+    i8 exponent = (__builtin_convertvector(n, i8) + 127) << 23;
+    return e * (v8)exponent;
+}
+
+/* x Phi(x), Phi by Abramowitz and Stegun 7.1.26: right to 1e-7. */
+INLINE v8 gelu(v8 x) {
+    v8 z = x * all(0.70710678f), a = larger(z, -z), t = all(1.0f) / (all(1.0f) + all(0.3275911f) * a);
+    v8 tail = all(1.061405429f);
+    tail = tail * t + all(-1.453152027f);
+    tail = tail * t + all(1.421413741f);
+    tail = tail * t + all(-0.284496736f);
+    tail = tail * t + all(0.254829592f);
+    tail = all(0.5f) * tail * t * power(-a * a); /* 1 - Phi(|x|) */
+    return x * either(x < all(0.0f), tail, all(1.0f) - tail);
+}
+
+/* R rows times P panels, from the biases on. */
+INLINE void tile(const int R, const int P, const float *x, len apart, const float *w, len inputs, const float *b, float *y,
+                 len outputs) {
+    v8 total[TILE][8];
+    UNROLL for (int p = 0; p < 2 * P; p++) {
+        UNROLL for (int r = 0; r < R; r++) total[r][p] = LOAD(b + 8 * p);
+    }
+    for (len k = 0; k < inputs; k++) {
+        v8 weight[8];
+        UNROLL for (int p = 0; p < P; p++) {
+            weight[2 * p] = LOAD(w + (p * inputs + k) * PANEL);
+            weight[2 * p + 1] = LOAD(w + (p * inputs + k) * PANEL + 8);
+        }
+        UNROLL for (int r = 0; r < R; r++) {
+            v8 a = all(x[r * apart + k]);
+            UNROLL for (int p = 0; p < 2 * P; p++) total[r][p] += a * weight[p];
+        }
+    }
+    UNROLL for (int r = 0; r < R; r++) {
+        UNROLL for (int p = 0; p < 2 * P; p++) STORE(y + r * outputs + 8 * p, total[r][p]);
+    }
+}
+
+/* y = x w + b: rows of x begin `apart` from each other, those of y `outputs_apart`. */
+int linear(const float *x, len apart, len rows, len inputs, const float *w, const float *b, len outputs, float *y,
+            len outputs_apart) {
+    len n = 0;
+    if (rows == 1) /* several panels at once: one alone would wait for each sum */
+        for (; n + 4 * PANEL <= outputs; n += 4 * PANEL) tile(1, 4, x, 0, w + n * inputs, inputs, b + n, y + n, 0);
+    for (; n < outputs; n += PANEL) {
+        const float *panel = w + n * inputs, *from = x;
+        float *to = y + n;
+        len m = 0;
+        for (; m + TILE <= rows; m += TILE, from += TILE * apart, to += TILE * outputs_apart)
+            tile(TILE, 1, from, apart, panel, inputs, b + n, to, outputs_apart);
+        switch (rows - m) {
+        case 1: tile(1, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        case 2: tile(2, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        case 3: tile(3, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        case 4: tile(4, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        case 5: tile(5, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        }
+    }
+    return 1;
+}
+
+/* The most probable of the symbols whose logits are x w + b, its log p, log sum exp of the logits, and their entropy:
+   (rows,) each. Logits of `banned` symbols (ascending) are `never`. With `now` (rows,) also log p of those symbols as if
+   nothing were banned, `current`. Logits are looked at while they are in the cache, a stretch after the other: the sums
+   of e^d and of d e^d, d = logit - top, are those of another top when a stretch has a larger one. Returns 0 if there was
+   no memory. */
+int best(const float *x, len rows, len inputs, const float *w, const float *b, len outputs, const len *banned, len bans,
+         float never, len *token, float *logp, float *log_sum, float *entropy, const len *now, float *current) {
+    float *logits = malloc(sizeof(float) * ROWS * (STRETCH + bans)), *lost = logits + ROWS * STRETCH;
+    if (!logits) return 0;
+    for (len first = 0; first < rows; first += ROWS) {
+        len some = rows - first < ROWS ? rows - first : ROWS, ban = 0;
+        float top[ROWS], total[ROWS], moment[ROWS];
+        for (len r = 0; r < some; r++) top[r] = -INFINITY, total[r] = moment[r] = 0, token[first + r] = 0;
+        for (len r = 0; now && r < some; r++) current[first + r] = -INFINITY; /* of a symbol that has no logit */
+        for (len n = 0; n < outputs; n += STRETCH) {
+            len width = outputs - n < STRETCH ? outputs - n : STRETCH;
+            linear(x + first * inputs, inputs, some, inputs, w + n * inputs, b + n, width, logits, width);
+            for (len r = 0; now && r < some; r++)
+                if (now[first + r] >= n && now[first + r] < n + width) current[first + r] = logits[r * width + now[first + r] - n];
+            for (; ban < bans && banned[ban] < n + width; ban++)
+                for (len r = 0; r < some; r++) {
+                    float *logit = logits + r * width + banned[ban] - n;
+                    lost[r * bans + ban] = *logit;
+                    *logit = never;
+                }
+            for (len r = 0; r < some; r++) {
+                const float *row = logits + r * width;
+                v8 most = all(-INFINITY), sums = all(0.0f), moments = all(0.0f);
+                for (len j = 0; j < width; j += 8) most = larger(most, LOAD(row + j));
+                float here = largest(most);
+                if (here > top[r]) {
+                    if (n) { /* before the first stretch both are 0 */
+                        moment[r] = (moment[r] + total[r] * (top[r] - here)) * expf(top[r] - here);
+                        total[r] *= expf(top[r] - here);
+                    }
+                    top[r] = here;
+                    len j = 0;
+                    while (row[j] != here) j++;
+                    token[first + r] = n + j;
+                }
+                for (len j = 0; j < width; j += 8) {
+                    v8 d = LOAD(row + j) - all(top[r]), e = power(d);
+                    sums += e;
+                    moments += d * e;
+                }
+                total[r] += sum(sums);
+                moment[r] += sum(moments);
+            }
+        }
+        for (len r = 0; r < some; r++) {
+            float log_total = logf(total[r]);
+            logp[first + r] = -log_total;
+            log_sum[first + r] = top[r] + log_total;
+            entropy[first + r] = log_total - moment[r] / total[r];
+            if (!now) continue;
+            float most = top[r], whole = 0; /* what is allowed and what is banned, together */
+            for (len i = 0; i < bans; i++) most = lost[r * bans + i] > most ? lost[r * bans + i] : most;
+            for (len i = 0; i < bans; i++) whole += expf(lost[r * bans + i] - most);
+            current[first + r] -= most + logf(whole + total[r] * expf(top[r] - most));
+        }
+    }
+    free(logits);
+    return 1;
+}
+
+/* Layer norm of one row. */
+INLINE void norm(const float *x, const float *scale, const float *shift, float eps, len dim, float *y) {
+    v8 total = all(0.0f), squares = all(0.0f);
+    for (len i = 0; i < dim; i += 8) total += LOAD(x + i);
+    v8 mean = all(sum(total) / dim);
+    for (len i = 0; i < dim; i += 8) {
+        v8 d = LOAD(x + i) - mean;
+        squares += d * d;
+    }
+    v8 by = all(1.0f / sqrtf(sum(squares) / dim + eps));
+    for (len i = 0; i < dim; i += 8) STORE(y + i, (LOAD(x + i) - mean) * by * LOAD(scale + i) + LOAD(shift + i));
+}
+
+/* B vectors of sum_j p_j v_j. */
+INLINE void weighted(const int B, const float *p, const float *v, len apart, len sees, float *y) {
+    v8 total[6];
+    UNROLL for (int b = 0; b < B; b++) total[b] = all(0.0f);
+    for (len j = 0; j < sees; j++) {
+        UNROLL for (int b = 0; b < B; b++) total[b] += all(p[j]) * LOAD(v + j * apart + 8 * b);
+    }
+    UNROLL for (int b = 0; b < B; b++) STORE(y + 8 * b, total[b]);
+}
+
+/* softmax(q k / sqrt(width)) v of one query over `sees` columns, of which `seen` are (NULL: all); p is room for scores. */
+INLINE void attend(const float *q, const float *k, const float *v, len apart, len sees, const uint8_t *seen, len width,
+                   float *p, float *y) {
+    float scale = 1.0f / sqrtf((float)width);
+    v8 top = all(-INFINITY), total = all(0.0f);
+    for (len j = 0; j < sees; j++) {
+        v8 dot = all(0.0f);
+        for (len i = 0; i < width; i += 8) dot += LOAD(q + i) * LOAD(k + j * apart + i);
+        p[j] = seen && !seen[j] ? -INFINITY : sum(dot) * scale;
+    }
+    for (len j = sees; j % 8; j++) p[j] = -INFINITY;
+    for (len j = 0; j < sees; j += 8) top = larger(top, LOAD(p + j));
+    float most = largest(top);
+    for (len j = 0; j < sees; j += 8) {
+        v8 s = LOAD(p + j), e = either(s == all(-INFINITY), all(0.0f), power(s - all(most)));
+        STORE(p + j, e);
+        total += e;
+    }
+    float whole = sum(total);
+    v8 by = all(whole > 0 || whole != whole ? 1.0f / whole : 0.0f); /* who sees nothing attends to nothing */
+    for (len j = 0; j < sees; j += 8) STORE(p + j, LOAD(p + j) * by);
+    len i = 0;
+    for (; i + 48 <= width; i += 48) weighted(6, p, v + i, apart, sees, y + i);
+    for (; i + 32 <= width; i += 32) weighted(4, p, v + i, apart, sees, y + i);
+    for (; i + 8 <= width; i += 8) weighted(1, p, v + i, apart, sees, y + i);
+}
+
+/* The next keys and values are on their way while the ones at hand are looked at. */
+INLINE void fetch(const float *k, const float *v, len n) {
+    for (len i = 0; i < n; i += 16) __builtin_prefetch(k + i), __builtin_prefetch(v + i);
+}
+
+typedef struct {
+    const float *weight, *bias;
+} pair; /* of a linear map in panels, or scale and shift of a norm */
+
+typedef struct {
+    pair qkv, out, norm, cross_q, cross_out, cross_norm, widen, narrow, ffn_norm;
+} layer; /* without cross-attention its three are not looked at */
+
+typedef struct {
+    const layer *layers;
+    len count, dim, heads, ffn, post;
+    double eps;
+} stack;
+
+typedef struct {
+    float *whole; /* (layers, 2, rows, heads, columns, width): keys and values */
+    len layer, half, row, head; /* how far apart those of two layers … begin */
+} kept;
+
+typedef struct {
+    float *h, *wide, *y, *p; /* (rows, dim), (rows, 3 dim or ffn), (rows, dim), scores of one query */
+} room;
+
+static room reserve(const stack *s, len rows, len columns) {
+    len wide = 3 * s->dim > s->ffn ? 3 * s->dim : s->ffn;
+    float *at = malloc(sizeof(float) * (rows * (2 * s->dim + wide) + columns + 8));
+    return (room){at, at + rows * s->dim, at + rows * (s->dim + wide), at + rows * (2 * s->dim + wide)};
+}
+
+static void map(pair m, const float *x, len rows, len inputs, len outputs, float *y) {
+    linear(x, inputs, rows, inputs, m.weight, m.bias, outputs, y, outputs);
+}
+
+/* What a sub-layer is given: x in a "post" model, norm(x) in a "pre" one. */
+static const float *given(const stack *s, pair n, const float *x, len rows, float *h) {
+    if (s->post) return x;
+    for (len r = 0; r < rows; r++) norm(x + r * s->dim, n.weight, n.bias, (float)s->eps, s->dim, h + r * s->dim);
+    return h;
+}
+
+/* x becomes the residual sum of x and a sub-layer's output y, with the norm after it in a "post" model. */
+static void residual(const stack *s, pair n, float *x, const float *y, len rows) {
+    for (len i = 0; i < rows * s->dim; i += 8) STORE(x + i, LOAD(x + i) + LOAD(y + i));
+    if (s->post)
+        for (len r = 0; r < rows; r++) norm(x + r * s->dim, n.weight, n.bias, (float)s->eps, s->dim, x + r * s->dim);
+}
+
+static void feed_forward(const stack *s, const layer *l, float *x, len rows, room o) {
+    map(l->widen, given(s, l->ffn_norm, x, rows, o.h), rows, s->dim, s->ffn, o.wide);
+    for (len i = 0; i < rows * s->ffn; i += 8) STORE(o.wide + i, gelu(LOAD(o.wide + i)));
+    map(l->narrow, o.wide, rows, s->ffn, s->dim, o.y);
+    residual(s, l->ffn_norm, x, o.y, rows);
+}
+
+/* Attention of one query, all heads of it, to layer i of row n of a memory. */
+static void look_up(const stack *s, len i, const kept *memory, len n, const uint8_t *real, len sources, const float *q,
+                    float *p, float *y) {
+    len width = s->dim / s->heads, sees = sources;
+    if (real) {
+        real += n * sources;
+        while (sees > 1 && !real[sees - 1]) sees--;
+    }
+    for (len h = 0; h < s->heads; h++) {
+        const float *k = memory->whole + i * memory->layer + n * memory->row + h * memory->head;
+        fetch(k + memory->head, k + memory->head + memory->half, sees * width);
+        attend(q + h * width, k, k + memory->half, width, sees, real, width, p, y + h * width);
+    }
+}
+
+/* One further column of a causal decoder: x (rows, dim), embedded symbols at `places` (rows), becomes their states.
+   `real` (rows, sources) says which columns of the memory are; NULL: all are. Returns 0 if there was no memory. */
+int column(const stack *s, float *x, len rows, const len *places, const kept *cache, const kept *memory,
+           const uint8_t *real, len sources) {
+    len width = s->dim / s->heads, longest = sources;
+    for (len n = 0; n < rows; n++) longest = places[n] + 1 > longest ? places[n] + 1 : longest;
+    room o = reserve(s, rows < ROWS ? rows : ROWS, longest);
+    if (!o.h) return 0;
+    for (len first = 0; first < rows; first += ROWS) {
+        len some = rows - first < ROWS ? rows - first : ROWS;
+        float *here = x + first * s->dim;
+        for (len i = 0; i < s->count; i++) {
+            const layer *l = s->layers + i;
+            map(l->qkv, given(s, l->norm, here, some, o.h), some, s->dim, 3 * s->dim, o.wide);
+            for (len n = 0; n < some; n++)
+                for (len h = 0; h < s->heads; h++) {
+                    len place = places[first + n];
+                    const float *q = o.wide + n * 3 * s->dim + h * width;
+                    float *k = cache->whole + i * cache->layer + (first + n) * cache->row + h * cache->head;
+                    float *v = k + cache->half;
+                    memcpy(k + place * width, q + s->dim, sizeof(float) * width);
+                    memcpy(v + place * width, q + 2 * s->dim, sizeof(float) * width);
+                    fetch(k + cache->head, v + cache->head, (place + 1) * width);
+                    attend(q, k, v, width, place + 1, NULL, width, o.p, o.h + n * s->dim + h * width);
+                }
+            map(l->out, o.h, some, s->dim, s->dim, o.y);
+            residual(s, l->norm, here, o.y, some);
+            map(l->cross_q, given(s, l->cross_norm, here, some, o.h), some, s->dim, s->dim, o.wide);
+            for (len n = 0; n < some; n++)
+                look_up(s, i, memory, first + n, real, sources, o.wide + n * s->dim, o.p, o.h + n * s->dim);
+            map(l->cross_out, o.h, some, s->dim, s->dim, o.y);
+            residual(s, l->cross_norm, here, o.y, some);
+            feed_forward(s, l, here, some, o);
+        }
+    }
+    free(o.h);
+    return 1;
+}
+
+/* Texts through all layers, one after the other: x (rows, dim), embedded symbols, becomes their states. Rows of text t
+   are ends[t - 1] … ends[t]; those of texts from `text` to `texts` are run. A symbol sees all of its own text, or those
+   that `sight` says, (texts, queries, columns) with any steps between texts and between queries; and in a decoder the
+   memory of its text, of which `real` (texts, sources) says what is.
+
+   With `columns` (texts, wanted), not more than a text has, states of those are put into `out` (texts, wanted, dim), and the last layer computes no
+   others. Returns 0 if there was no memory. */
+int run(const stack *s, float *x, const len *ends, len text, len texts, const uint8_t *sight, len sight_text,
+        len sight_query, const kept *memory, const uint8_t *real, len sources, const len *columns, len wanted, float *out) {
+    len width = s->dim / s->heads, begin = text ? ends[text - 1] : 0, longest = 0, most = ROWS;
+    for (len t = text, last = begin; t < texts; last = ends[t++]) longest = ends[t] - last > longest ? ends[t] - last : longest;
+    most = longest > most ? longest : most;
+    room o = reserve(s, most, longest > sources ? longest : sources);
+    if (!o.h) return 0;
+    for (len t = text, first = begin; t < texts;) {
+        len from = t, last = first;
+        while (t < texts && ends[t] - first <= most) last = ends[t++]; /* whole texts, as many as there is room for */
+        len some = last - first;
+        float *here = x + first * s->dim;
+        for (len i = 0; i < s->count; i++) {
+            const layer *l = s->layers + i;
+            int chosen = columns && i == s->count - 1;
+            len asked = chosen ? (t - from) * wanted : some; /* rows that go on */
+            float *on = chosen ? out + from * wanted * s->dim : here;
+            const float *h = given(s, l->norm, here, some, o.h), *q = o.wide;
+            if (chosen) {
+                pair kv = {l->qkv.weight + s->dim * s->dim, l->qkv.bias + s->dim};
+                linear(h, s->dim, some, s->dim, kv.weight, kv.bias, 2 * s->dim, o.wide + s->dim, 3 * s->dim);
+                for (len r = 0; r < asked; r++) {
+                    len u = from + r / wanted, start = u ? ends[u - 1] : 0;
+                    memcpy(on + r * s->dim, x + (start + columns[u * wanted + r % wanted]) * s->dim, sizeof(float) * s->dim);
+                }
+                map(l->qkv, given(s, l->norm, on, asked, o.h), asked, s->dim, s->dim, o.y);
+                q = o.y;
+            } else
+                map(l->qkv, h, some, s->dim, 3 * s->dim, o.wide);
+            len step = chosen ? s->dim : 3 * s->dim;
+            for (len u = from, at = first, r = 0; u < t; at = ends[u++])
+                for (len c = 0; c < (chosen ? wanted : ends[u] - at); c++, r++) {
+                    len place = chosen ? columns[u * wanted + c] : c;
+                    const uint8_t *seen = sight ? sight + u * sight_text + place * sight_query : NULL;
+                    for (len k = 0; k < s->heads; k++) {
+                        const float *keys = o.wide + (at - first) * 3 * s->dim + s->dim + k * width;
+                        attend(q + r * step + k * width, keys, keys + s->dim, 3 * s->dim, ends[u] - at, seen, width, o.p,
+                               o.h + r * s->dim + k * width);
+                    }
+                }
+            map(l->out, o.h, asked, s->dim, s->dim, o.y);
+            residual(s, l->norm, on, o.y, asked);
+            if (memory) {
+                map(l->cross_q, given(s, l->cross_norm, on, asked, o.h), asked, s->dim, s->dim, o.wide);
+                for (len u = from, at = first, r = 0; u < t; at = ends[u++])
+                    for (len c = 0; c < (chosen ? wanted : ends[u] - at); c++, r++)
+                        look_up(s, i, memory, u, real, sources, o.wide + r * s->dim, o.p, o.h + r * s->dim);
+                map(l->cross_out, o.h, asked, s->dim, s->dim, o.y);
+                residual(s, l->cross_norm, on, o.y, asked);
+            }
+            feed_forward(s, l, on, asked, o);
+        }
+        first = last;
+    }
+    free(o.h);
+    return 1;
+}
+
+/* Keys and values of an encoder's states x (rows, columns, dim) for each layer of a decoder, by its own linear map to
+   (2, dim): whole (layers, 2, rows, heads, columns, width). Returns 0 if there was no memory. */
+int remember(const pair *maps, len count, const float *x, len rows, len columns, len dim, len heads, float *whole) {
+    len width = dim / heads;
+    float *both = malloc(sizeof(float) * ROWS * 2 * dim);
+    if (!both) return 0;
+    for (len first = 0; first < rows * columns; first += ROWS) {
+        len some = rows * columns - first < ROWS ? rows * columns - first : ROWS;
+        for (len i = 0; i < count; i++) {
+            map(maps[i], x + first * dim, some, dim, 2 * dim, both);
+            for (len t = 0; t < some; t++)
+                for (len h = 0; h < 2 * heads; h++) { /* heads of keys, then of values */
+                    len n = (first + t) / columns, j = (first + t) % columns;
+                    len half = ((i * 2 + h / heads) * rows + n) * heads + h % heads;
+                    memcpy(whole + (half * columns + j) * width, both + (t * 2 * heads + h) * width, sizeof(float) * width);
+                }
+        }
+    }
+    free(both);
+    return 1;
+}
+
+#if defined(__x86_64__) && defined(__clang__)
+#pragma clang attribute pop
+#endif
+
+/* Has this machine the instructions that the above was compiled to? */
+int usable(void) {
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+    return 1;
+#endif
+}

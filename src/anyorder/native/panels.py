@@ -1,0 +1,107 @@
+"""Linear maps whose weights lie as a product reads them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.native.library import kernels
+from anyorder.native.share import shared
+
+PANEL = 16  # outputs whose weights lie together, as in kernels.c
+
+
+class Best(NamedTuple):
+    """What is known of distributions over the outputs, (M,) each."""
+
+    token: Tensor  # int64, the output with the largest logit …
+    logp: Tensor  # … and its log-probability
+    log_sum: Tensor  # log Σ exp of the logits
+    entropy: Tensor
+    current: Tensor | None = None  # log p of the symbol in place, as if nothing were banned
+
+
+class InPanels(nn.Linear):
+    """A linear map, the same but for rounding. Its weights are kept twice: as they were, and in panels."""
+
+    _panels: tuple[tuple[int, int], Tensor] | None = None
+
+    @staticmethod
+    def possible(linear: nn.Linear) -> bool:
+        """Are there kernels, and for such a map?"""
+        return linear.bias is not None and not linear.out_features % PANEL and by_kernels(linear.weight)
+
+    @classmethod
+    def of(cls, linear: nn.Linear) -> InPanels:
+        """The same map, with the same parameters."""
+        out = cls(1, 1, device="meta")
+        out.weight, out.bias = linear.weight, linear.bias
+        out.out_features, out.in_features = linear.weight.shape
+        return out
+
+    @property
+    def panels(self) -> Tensor:
+        """Weights (out, in) as (out / PANEL, in, PANEL); made anew when the weights have changed."""
+        w = self.weight
+        if self._panels is None or self._panels[0] != version(w):
+            self._panels = version(w), w.detach().reshape(-1, PANEL, w.shape[1]).transpose(1, 2).contiguous()
+        return self._panels[1]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, in) → (…, out)."""
+        return self.part(x, 0, self.out_features)
+
+    def part(self, x: Tensor, first: int, last: int) -> Tensor:
+        """The outputs from `first` to `last`, both multiples of PANEL: (…, in) → (…, last − first)."""
+        if torch.is_grad_enabled() or not by_kernels(x):
+            whole = first == 0 and last == self.out_features
+            weight, bias = (self.weight, self.bias) if whole else (self.weight[first:last], self.bias[first:last])
+            return F.linear(x, weight, bias)
+        x, inputs, outputs = x.contiguous(), x.shape[-1], last - first
+        out = x.new_empty(*x.shape[:-1], outputs)
+        w, b = self.panels.data_ptr() + 4 * first * inputs, self.bias.data_ptr() + 4 * first
+        a, y, run = x.data_ptr(), out.data_ptr(), kernels().linear
+
+        def rows(i: int, j: int) -> int:
+            return run(a + 4 * i * inputs, inputs, j - i, inputs, w, b, outputs, y + 4 * i * outputs, outputs)  # type: ignore[no-any-return]
+
+        shared(x.numel() // inputs, inputs * outputs, rows)
+        return out
+
+    def best(self, x: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+        """Of states (M, in), and of the symbols in place if they are given, (M,). None: torch has to do it.
+
+        Logits of `banned` outputs (int64, ascending) are `never`.
+        """
+        if torch.is_grad_enabled() or not by_kernels(x):
+            return None
+        x, inputs, outputs = x.contiguous(), self.in_features, self.out_features
+        token, numbers = banned.new_empty(len(x)), x.new_empty(4, len(x))
+        w, b, a, run = self.panels.data_ptr(), self.bias.data_ptr(), x.data_ptr(), kernels().best
+        bans, now = banned.data_ptr(), None if now is None else now.contiguous()
+        logp, log_sum, entropy, current = numbers
+        each = (token, logp, log_sum, entropy, now, current)
+
+        def rows(i: int, j: int) -> int:
+            to = (None if t is None else t.data_ptr() + t.element_size() * i for t in each)
+            return run(a + 4 * i * inputs, j - i, inputs, w, b, outputs, bans, len(banned), never, *to)  # type: ignore[no-any-return]
+
+        shared(len(x), inputs * outputs, rows)
+        return Best(token, logp, log_sum, entropy, None if now is None else current)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy lays its own."""
+        return self.__dict__ | {"_panels": None}
+
+
+def by_kernels(x: Tensor) -> bool:
+    """Are such numbers for kernels, and are there any?"""
+    return x.dtype == torch.float32 and x.device.type == "cpu" and kernels() is not None
+
+
+def version(x: Tensor) -> tuple[int, int]:
+    """What is another when the tensor has changed."""
+    return x.data_ptr(), 0 if x.is_inference() else x._version

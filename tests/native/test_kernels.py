@@ -1,0 +1,241 @@
+"""Kernels in C compute what torch computes, whatever the number of rows, and get out of its way where they cannot."""
+
+from __future__ import annotations
+
+import copy
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.cmlm import ConditionalMasked
+from anyorder.models.layout import as_read
+from anyorder.models.masked_translation import MaskedTranslation
+from anyorder.models.packed import encoded
+from anyorder.models.transformer import Architecture, Columns, key_mask
+from anyorder.models.translation import Source, SpecialIds
+from anyorder.native import InPanels, Stack, kernels, using
+from anyorder.native.share import LARGE
+
+PAD, MASK = 2, 4
+needs_kernels = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled, or not for this machine")
+
+
+def test_kernels_are_there_where_they_can_be() -> None:
+    if platform.machine() != "x86_64" or not shutil.which("cc") or not Path("/proc/cpuinfo").exists():
+        pytest.skip("nothing to compile with, or not known whether this machine has AVX2")
+    flags = Path("/proc/cpuinfo").read_text("utf-8").split()
+    assert (kernels() is not None) == ("avx2" in flags and "fma" in flags), "pip install -e . compiles them"
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    torch.manual_seed(0)
+    return nn.Linear(inputs, outputs).requires_grad_(False)
+
+
+@needs_kernels
+@pytest.mark.parametrize(("inputs", "outputs"), [(24, 16), (7, 64), (192, 80), (1, 144)])
+@torch.inference_mode()
+def test_a_linear_map_is_the_same_for_any_number_of_rows(inputs: int, outputs: int) -> None:
+    plain = linear(inputs, outputs)
+    ours, x = InPanels.of(plain), torch.randn(20, inputs)
+    whole = ours(x)
+    torch.testing.assert_close(whole, F.linear(x, plain.weight, plain.bias))
+    for rows in range(1, 14):
+        assert torch.equal(ours(x[:rows]), whole[:rows])  # to the last bit: a result does not depend on the batch
+    assert torch.equal(ours(x[3]), whole[3])
+    assert torch.equal(ours(x.view(4, 5, inputs)), whole.view(4, 5, outputs))
+    assert torch.equal(ours(x.t().contiguous().t()), whole)
+    assert ours(x[:0]).shape == (0, outputs)
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_some_of_the_outputs() -> None:
+    ours, x = InPanels.of(linear(24, 96)), torch.randn(5, 24)
+    assert torch.equal(ours.part(x, 32, 80), ours(x)[:, 32:80])
+
+
+@needs_kernels
+def test_torch_computes_what_is_nothing_for_a_kernel() -> None:
+    plain = nn.Linear(16, 32)
+    ours, x = InPanels.of(plain), torch.randn(3, 16)
+    ours(x).sum().backward()  # a gradient
+    assert plain.weight.grad is not None and plain.weight.grad.abs().sum() > 0
+    with torch.no_grad(), using(None):
+        assert torch.equal(ours(x), F.linear(x, plain.weight, plain.bias))
+    with torch.no_grad():
+        assert torch.equal(ours.double()(x.double()), F.linear(x.double(), plain.weight, plain.bias))
+    assert not InPanels.possible(nn.Linear(16, 24)) and not InPanels.possible(nn.Linear(16, 32, bias=False))
+    assert not InPanels.possible(nn.Linear(16, 32).double())
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_large_products_are_shared_among_threads() -> None:
+    ours, threads = InPanels.of(linear(512, 512)), torch.get_num_threads()
+    x, banned = torch.randn(3 * LARGE // 512**2 + 1, 512), torch.tensor([3])
+    found = []
+    try:
+        for n in (1, 2, 3):
+            torch.set_num_threads(n)
+            best = ours.best(x, banned, -1e4)
+            assert best is not None
+            found.append((ours(x), *best[:4]))
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(a, b) for some in found[1:] for a, b in zip(found[0], some, strict=True))
+
+
+@needs_kernels
+@torch.no_grad()
+def test_changed_weights_are_laid_anew() -> None:
+    ours, x = InPanels.of(linear(24, 32)), torch.randn(2, 24)
+    before = ours(x)
+    other = copy.deepcopy(ours)
+    other.weight.mul_(2)
+    assert torch.equal(ours(x), before)
+    torch.testing.assert_close(other(x), 2 * before - ours.bias)
+    ours.weight.data = other.weight.data
+    assert torch.equal(ours(x), other(x))
+
+
+@needs_kernels
+@pytest.mark.parametrize("rows", [1, 5, 130])
+@torch.inference_mode()
+def test_the_best_symbol_and_what_is_known_of_the_others(rows: int) -> None:
+    head, x, banned = InPanels.of(linear(24, 1296)), 8 * torch.randn(rows, 24), torch.tensor([0, 511, 512, 1295])
+    now = torch.randint(1296, (rows,))
+    now[0], now[-1] = 511, 1296  # a banned one, and one that has no logit
+    found = head.best(x, banned, -1e4, now)
+    assert found is not None and found.current is not None
+    logits = F.linear(x, head.weight, head.bias)
+    everything = F.pad(logits.log_softmax(-1), (0, 1), value=-torch.inf)
+    torch.testing.assert_close(found.current, everything.gather(1, now[:, None])[:, 0])
+    logits = logits.index_fill(1, banned, -1e4)
+    logp = logits.log_softmax(-1)
+    assert torch.equal(found.token, logits.argmax(-1))
+    torch.testing.assert_close(found.logp, logp.amax(-1))
+    torch.testing.assert_close(found.log_sum, logits.logsumexp(-1))
+    torch.testing.assert_close(found.entropy, -(logp.exp() * logp).sum(-1), rtol=1e-5, atol=1e-5)
+    alone = head.best(x[-1:], banned, -1e4)
+    assert alone is not None and alone.current is None
+    assert all(torch.equal(a[0], b[-1]) for a, b in zip(alone[:4], found[:4], strict=True))
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_of_equal_symbols_the_first_is_the_best_and_what_is_no_number_is_seen() -> None:
+    head, x = InPanels.of(linear(24, 1040)), torch.randn(3, 24)
+    head.weight[700] = head.weight[900] = 9 * x[0]
+    head.bias[700] = head.bias[900] = 0.0
+    spoilt = torch.stack([x[0], torch.full((24,), torch.nan), torch.full((24,), torch.inf)])
+    found = head.best(spoilt, torch.tensor([], dtype=torch.int64), -1e4)
+    assert found is not None and int(found.token[0]) == 700
+    assert found.log_sum.isfinite().tolist() == [True, False, False]
+
+
+def model(kind: type, norm: str = "post", **more: object) -> tuple[nn.Module, nn.Module]:
+    """The same model as it is and as it is loaded."""
+    torch.manual_seed(0)
+    sizes = Architecture(48, 32, 3, 4, 80, positions=160, norm=norm, **more)  # type: ignore[arg-type]
+    plain = kind(sizes, SpecialIds(0, 1, PAD, 3, MASK), ("de", "en")).eval().requires_grad_(False)
+    return plain, as_read(copy.deepcopy(plain))
+
+
+def ragged(lengths: list[int]) -> Tensor:
+    out = torch.full((len(lengths), max(lengths)), PAD)
+    for n, length in enumerate(lengths):
+        out[n, :length] = torch.randint(5, 48, (length,))
+    return out
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("lengths", [[9], [5, 5, 5], [3, 140, 1, 7], [11] * 40])
+@torch.inference_mode()
+def test_texts_are_encoded_as_by_torch(norm: str, lengths: list[int]) -> None:
+    plain, ours = (m.encoder for m in model(Autoregressive, norm))
+    assert Stack.of(ours) is not None and Stack.of(plain) is None
+    tokens = ragged(lengths)
+    real = tokens != PAD
+    languages = torch.zeros(len(lengths), 1, dtype=torch.int64)
+    expected = plain(tokens, None, languages, key_mask(real.sum(1), tokens.shape[1]))
+    found = encoded(ours, tokens, real, languages)
+    torch.testing.assert_close(found[real], expected[real], rtol=1e-5, atol=1e-5)
+    for n, length in enumerate(lengths):  # to the last bit: a text does not depend on those beside it
+        alone = encoded(ours, tokens[n : n + 1, :length], real[n : n + 1, :length], languages[:1])
+        assert torch.equal(alone[0], found[n, :length])
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize("lengths", [[5], [5, 5, 5], [5, 2, 7], [1, 6, 3, 3, 7, 2] * 25])
+@torch.inference_mode()
+def test_a_step_is_the_one_by_torch(norm: str, lengths: list[int]) -> None:
+    plain, ours = model(Autoregressive, norm)
+    rows = len(lengths)
+    source = Source(ragged([6 - n % 3 for n in range(rows)]), 0, 1)
+    target = torch.randint(5, 48, (rows, 8))
+    contexts = [m.encode(source) for m in (plain, ours)]
+    for behind in (2, 1, 0):
+        tokens = torch.full_like(target, MASK)
+        for n, length in enumerate(lengths):
+            tokens[n, : max(0, length - behind)] = target[n, : max(0, length - behind)]
+        expected, found = (m.hidden(c, tokens) for m, c in zip((plain, ours), contexts, strict=True))
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    assert ours.column is not None and ours.column.native is not None
+
+
+SOME = torch.tensor([[0, 3, 3], [6, 1, 2], [4, 4, 4], [5, 0, 6]])
+
+
+@needs_kernels
+@pytest.mark.parametrize("norm", ["post", "pre"])
+@pytest.mark.parametrize(
+    ("what", "columns"),
+    [("causal", None), *((what, some) for what in ("all", "keys", "sight") for some in (None, (2, 5), SOME))],
+)
+@torch.inference_mode()
+def test_canvases_are_passed_as_by_torch(norm: str, what: str, columns: Columns) -> None:
+    plain, ours = model(Autoregressive, norm)
+    states, real = torch.randn(4, 5, 32), key_mask(torch.tensor([5, 3, 1, 4]), 5)
+    memory = [m.decoder.memory(states, real) for m in (plain, ours)]
+    tokens, languages = torch.randint(5, 48, (4, 7)), torch.ones(4, 1, dtype=torch.int64)
+    sight = (torch.rand(4, 1, 7, 7) < 0.5) | torch.eye(7, dtype=torch.bool)
+    mask = {"all": None, "causal": None, "keys": key_mask(torch.tensor([7, 2, 5, 1]), 7), "sight": sight}[what]
+    expected, found = (
+        m.decoder(tokens, None, languages, mask, what == "causal", kept, columns=columns)
+        for m, kept in zip((plain, ours), memory, strict=True)
+    )
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
+@pytest.mark.parametrize("kind", [Autoregressive, ConditionalMasked, MaskedTranslation])
+@torch.inference_mode()
+def test_a_loaded_model_is_the_same_function(kind: type) -> None:
+    plain, ours = model(kind)
+    source, tokens = Source(ragged([4, 6, 2]), 0, 1), torch.randint(5, 48, (3, 7))
+    expected, found = (m.hidden(m.encode(source), tokens) for m in (plain, ours))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours.logits(found[0]), plain.logits(expected[0]), rtol=1e-5, atol=1e-5)
+    with using(None):
+        by_torch = ours.hidden(ours.encode(source), tokens)
+    torch.testing.assert_close(by_torch, expected, rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_other_arithmetic_is_left_to_torch() -> None:
+    _, tanh = model(Autoregressive, gelu="tanh")
+    _, double = model(Autoregressive)
+    assert Stack.of(tanh.encoder) is None and Stack.of(double.double().encoder) is None
+    torch.manual_seed(0)
+    narrow = Autoregressive(Architecture(48, 16, 1, 4, 32), SpecialIds(), ("de", "en"))
+    assert Stack.of(as_read(narrow.requires_grad_(False)).encoder) is None  # heads of 4 numbers
