@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from anyorder.core import (
@@ -217,16 +217,20 @@ def every(T: int, k: int) -> dict[str, D]:
     return STRATEGIES | {n: f(**{x: given[x] for x in needs[n]}) for n, f in FAMILIES.items()}
 
 
-def order_of(text: str, more: Mapping[str, Order] | None = None) -> Order:
-    """The order of a strategy's name, or of a sum of features in text; `more` names further orders."""
+def order_of(text: str, more: Mapping[str, Order] | None = None, elsewhere: Iterable[str] = ()) -> Order:
+    """The order of a strategy's name, or of a sum of features in text; `more` names further orders.
+
+    Names that are known `elsewhere` are told to who misspelt one.
+    """
     named = {name: d.coordinates.order for name, d in STRATEGIES.items()} | dict(more or {})
     if text in named:
         return named[text]
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", text) and text not in FEATURES:
-        near = difflib.get_close_matches(text, [*named, *FEATURES], 1)
+        names = dict.fromkeys([*named, *elsewhere])
+        near = difflib.get_close_matches(text, [*names, *FEATURES], 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(
-            f"no order {text!r}; {hint}there are {', '.join(named)}, and sums of {', '.join(FEATURES)} "
+            f"no order {text!r}; {hint}there are {', '.join(names)}, and sums of {', '.join(FEATURES)} "
             "such as 'negent + 0.9*logp'"
         )
     return parse(text)

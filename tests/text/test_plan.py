@@ -106,6 +106,12 @@ def test_top_p_keeps_the_temperature_of_a_recipe() -> None:
     assert (symbols.temperature, symbols.top_p) == (1.0, 0.5)
 
 
+@pytest.mark.parametrize("wrong", ["learned-cout", "forward"])
+def test_a_models_own_orders_are_told_to_who_misspelt_one(wrong: str) -> None:
+    with pytest.raises(ValueError, match=r"did you mean '(learned-count|forwards)'\?"):
+        Plan.of(wrong).check()
+
+
 def test_several_orders_are_a_plan_each() -> None:
     plan = Plan.of("easy-first | negent + 0.9*logp|mask-predict(3)", lengths=2)
     assert [one.writing.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]

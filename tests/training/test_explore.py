@@ -77,6 +77,11 @@ def test_what_cannot_sweep_is_refused(wrong: dict[str, float]) -> None:
         replace(S, **wrong)  # type: ignore[arg-type]
 
 
+def test_crowding_needs_several() -> None:
+    with pytest.raises(ValueError, match="crowding = 2 is for policies that write several positions a step"):
+        replace(S, crowding=2)
+
+
 def test_what_pays_only_as_a_whole_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("anyorder.training.ppo.find_quality", lambda name: all_or_nothing)
     for explore, found in ((0.0, False), (2.0, True)):  # noise at each step tries it once in 8! episodes

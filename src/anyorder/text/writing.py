@@ -32,6 +32,7 @@ from anyorder.core import (
     whole,
 )
 from anyorder.errors import PlanError
+from anyorder.models.folder import LEARNED
 from anyorder.text.calls import call, made, named
 from anyorder.text.checks import positive, whole_number
 
@@ -203,7 +204,7 @@ class Writing:
             from anyorder.models.policy import Policy
 
             return Policy.load(order)
-        return recipes.order_of(order, own)
+        return recipes.order_of(order, own, (*LEARNED, FORWARDS))
 
     def _count(self, order: Order, steps: int | None) -> tuple[Count, bool]:
         """The count, and whether it makes use of the number of steps."""

@@ -73,6 +73,8 @@ class Settings:
             raise ValueError(f"{self.generations} generations cannot be divided into groups of {self.group}")
         if self.explore < 0 or (self.explore and self.several):
             raise ValueError(f"explore = {self.explore:g}: sweeps are 0 or more, for policies that write one position")
+        if self.crowding and not self.several:
+            raise ValueError(f"crowding = {self.crowding} is for policies that write several positions a step")
         if self.batch < 1 or self.generations % self.batch or self.batch % self.group:
             raise ValueError(
                 f"{self.generations} generations cannot be played by {self.batch} in groups of {self.group}"
