@@ -9,6 +9,7 @@ of a generation, where half of the target is written; whole generations are easy
 from __future__ import annotations
 
 import argparse
+import copy
 import subprocess
 import sys
 import time
@@ -26,6 +27,7 @@ from anyorder.core import Cost, Reader, Symbols, begin
 from anyorder.models.compiled import to_compiled
 from anyorder.models.freed import keep_freed_memory
 from anyorder.models.int8 import to_int8
+from anyorder.models.layout import as_read, by_columns
 from anyorder.models.machine import side_by_side
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
@@ -58,11 +60,17 @@ def several_passes(logits: Tensor, tokens: Tensor) -> tuple[Tensor, ...]:
     return -(logp.exp() * logp).sum(-1), current, logp.argmax(-1), logp.amax(-1)
 
 
-def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[str, float]]:
-    """(optimisation, ratio) at one size."""
+def arithmetics(architecture: Architecture) -> tuple[Any, Any, Any]:
+    """A model as it is loaded, as torch alone would have it, and in int8."""
     torch.manual_seed(0)
     model = MaskedTranslation(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
-    rounded = to_int8(model)
+    plain, rounded = by_columns(copy.deepcopy(model)), to_int8(model)
+    return as_read(model), plain, rounded
+
+
+def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[str, float]]:
+    """(optimisation, ratio) at one size."""
+    model, plain, rounded = arithmetics(architecture)
     source = torch.randint(5, architecture.vocabulary, (rows, 15))
     tokens = torch.full((rows, 14), model.mask_id)
     tokens[:, ::2] = 7
@@ -73,9 +81,19 @@ def measure(architecture: Architecture, rows: int, repeats: int) -> list[tuple[s
         context, other = model.encode(Source(source, 0, 1)), rounded.encode(Source(source, 0, 1))
         hidden = model.hidden(context, tokens)
         logits = model.logits(hidden[n, i])
+        by_torch = plain.encode(Source(source, 0, 1))
     in_place = tokens[n, i, None]
     reads = frozenset({"entropy", "current"})
+
+    def look(model: Any, context: Any) -> Callable[[], object]:
+        reader = Reader(model, Symbols(ban=BAN), Cost())
+        return lambda: reader.look(context, state, tokens == model.mask_id, reads=reads)
+
     return [
+        (
+            "kernels in C, not torch (a pass, its projection and statistics)",
+            ratio(look(plain, by_torch), look(model, context), repeats),
+        ),
         (
             "vocabulary projection only at masked positions",
             ratio(lambda: model.logits(hidden.flatten(0, 1)), lambda: model.logits(hidden[n, i]), repeats),
@@ -111,8 +129,7 @@ class Bulk:
     """Many sentences of made-up symbols, decoded in batches."""
 
     def __init__(self, architecture: Architecture, sentences: int) -> None:
-        torch.manual_seed(0)
-        self.model: Any = MaskedTranslation(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
+        self.model, self.plain, _ = arithmetics(architecture)
         lengths = torch.randint(8, 22, (sentences, 2)).tolist()
         self.jobs = [Job(torch.randint(5, architecture.vocabulary, (s,)).tolist(), length) for s, length in lengths]
         self.sizes = [len(j.source) + j.length + 4 for j in self.jobs]
@@ -132,13 +149,14 @@ class Bulk:
         parts = batches(self.sizes, steps=self.steps)
         now = self.turn(parts)
         others = {
+            "kernels in C, not torch": self.turn(parts, self.plain),
             "batches side by side, not one after the other": self.turn(parts, together=False),
             "batches of rows that end together, not of rows of like size": self.turn(batches(self.sizes)),
             "batches of 1,024 tokens, not of 8,192": self.turn(batches(self.sizes, 8192, steps=self.steps)),
         }
         out = [(what, ratio(before, now, repeats)) for what, before in others.items()]
-        compiled = self.turn(parts, to_compiled(self.model))
-        return [*out, ("torch.compile (an option)", ratio(now, compiled, repeats))]
+        plain, compiled = self.turn(parts, self.plain), self.turn(parts, to_compiled(self.model))
+        return [*out, ("torch.compile, without kernels (an option)", ratio(plain, compiled, repeats))]
 
 
 def seconds(keep: bool) -> float:

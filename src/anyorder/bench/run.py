@@ -63,7 +63,8 @@ class Line:
 
 
 def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Workbench:
-    """A randomly initialised model of the paper's size on the same lengths."""
+    """A randomly initialised model of the paper's size on the same lengths, as it would be loaded."""
+    from anyorder.models.layout import as_read
     from anyorder.models.masked_translation import MaskedTranslation
     from anyorder.models.transformer import Architecture
     from anyorder.models.translation import SpecialIds
@@ -71,7 +72,7 @@ def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Workbench:
     torch.manual_seed(0)
     vocabulary = 60_000
     model = MaskedTranslation(Architecture(vocabulary, 1024, 6, 8, 4096), SpecialIds(), ("de", "en")).eval()
-    model.requires_grad_(False)
+    model = as_read(model.requires_grad_(False))
     jobs = [Job(torch.randint(5, vocabulary, (len(j.source),)).tolist(), j.length) for j in sentences]
     return Workbench("paper's size", model, jobs, (0, 1), BAN, 2, repeats)
 

@@ -54,7 +54,7 @@ class Stack:
     @classmethod
     def of(cls, transformer: Any) -> Stack | None:
         """The layers of a Transformer as they are now; None where kernels cannot compute them."""
-        if torch.is_grad_enabled() or not by_kernels(transformer.proj_bias):
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or not by_kernels(transformer.proj_bias):
             return None
         made = _made.get(transformer)
         if made is not None and made.versions == list(map(version, made.weights)):
