@@ -36,10 +36,11 @@ def growth(model: Any, repeats: int, note: Note) -> list[Growth]:
         return [Job(row, length) for row in rows for _ in range(copies)]
 
     def many(k: int) -> Any:
+        from anyorder.models.layout import as_read
         from anyorder.models.masked_translation import MaskedTranslation
 
         wide = replace(model.architecture, vocabulary=k)
-        return MaskedTranslation(wide, model.special, model.languages).eval().requires_grad_(False)
+        return as_read(MaskedTranslation(wide, model.special, model.languages).eval().requires_grad_(False))
 
     longest = model.architecture.positions - 2
     lengths = tuple(n for n in (7, 14, 28, 56, 112) if n <= longest)

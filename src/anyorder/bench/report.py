@@ -16,6 +16,7 @@ from anyorder.bench.plain import Job
 from anyorder.bench.profile import profile
 from anyorder.errors import extra
 from anyorder.models.int8 import to_int8
+from anyorder.native import kernels
 from anyorder.text.plan import Plan
 
 Note = Callable[[str], None]
@@ -78,12 +79,13 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
 
 def _opening(translator: Any, asked: Asked, sentences: int) -> str:
     paper = f"; at the paper's size {PAPER_SENTENCES} sentences and one round" if asked.paper else ""
+    out = "out" if kernels() is None else ""
     return (
         "# Speed\n\n"
         f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
         f"each in bulk, medians of {asked.repeats} rounds, of seconds and of ratios{paper}. "
         f"{torch.get_num_threads()} threads, torch {torch.__version__}, "
-        f"{platform.machine()}, kernels for {torch.backends.cpu.get_cpu_capability()}.\n\n"
+        f"{platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), ours with{out} kernels in C.\n\n"
         "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "
         "matrix products alone would take). “Identical” counts canvases that are token for token ours.\n"
     )

@@ -137,11 +137,16 @@ MostMemory = Annotated[
     typer.Option("--most-memory", help="Refuse what would take more gigabytes a text.", rich_help_panel=SPEED),
 ]
 Int8 = Annotated[
-    bool, typer.Option("--int8", help="Round matrix products to 8 bits: faster, not exact.", rich_help_panel=SPEED)
+    bool,
+    typer.Option(
+        "--int8", help="Round matrix products to 8 bits: not exact, faster with large models.", rich_help_panel=SPEED
+    ),
 ]
 Compiled = Annotated[
     bool,
-    typer.Option("--compiled", help="Use torch.compile: slow to start, for long inputs.", rich_help_panel=SPEED),
+    typer.Option(
+        "--compiled", help="Use torch.compile, not our kernels: slow to start, for long inputs.", rich_help_panel=SPEED
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="A JSON object per line, with scores.", rich_help_panel=SHOW)]
 Show = Annotated[bool, typer.Option("--show", help="Play the writing, step by step.", rich_help_panel=SHOW)]

@@ -1,4 +1,5 @@
-/* Kernels of a Transformer in float32 for one core: linear maps, and whole layers of an encoder and of a decoder's step.
+/* Kernels of a Transformer in float32 for one core: linear maps, the best of many symbols, all layers of a pass, and of
+   a step with a cache, in one call.
 
    Vectors are GCC's and Clang's own (8 floats; the compiler makes of them what the machine has), so that there is one
    text for all machines; on x86-64 it is compiled for AVX2 and FMA, and whoever loads it asks `usable` first.

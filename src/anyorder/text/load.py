@@ -48,8 +48,9 @@ def load(
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
     Face masked language model (folder or hub name). `kind` says which is expected: "translation" for one of ours,
     "masked" for a language model, "diffusion" for a LLaDA- or Dream-like one, with the further options of
-    `load_diffusion_lm`. int8=True rounds matrix products to 8 bits: faster, and no longer exact. compiled=True compiles
-    the Transformer with torch.compile when it is first used. Both are for our own models.
+    `load_diffusion_lm`. int8=True rounds matrix products to 8 bits: no longer exact, faster with large models.
+    compiled=True compiles the Transformer with torch.compile when it is first used. Both are for our own models, and
+    do without kernels.
     """
     if kind is not None and kind not in get_args(Kind):
         raise ModelError(f"kind is one of {', '.join(get_args(Kind))}; got {kind!r}")
