@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.core import Cost, Reader, Symbols, begin
+from anyorder.errors import ModelError
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import as_read
@@ -239,3 +241,33 @@ def test_other_arithmetic_is_left_to_torch() -> None:
     torch.manual_seed(0)
     narrow = Autoregressive(Architecture(48, 16, 1, 4, 32), SpecialIds(), ("de", "en"))
     assert Stack.of(as_read(narrow.requires_grad_(False)).encoder) is None  # heads of 4 numbers
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_a_look_sees_what_it_sees_by_torch() -> None:
+    plain, ours = model(ConditionalMasked)
+    tokens = torch.tensor([[MASK, 7, 8, MASK], [9, MASK, MASK, PAD]])
+    state, reads = begin(tokens, MASK, PAD), frozenset({"entropy", "current", "logp"})
+    source, views = Source(ragged([4, 6]), 0, 1), []
+    for m in (plain, ours):
+        reader = Reader(m, Symbols(ban=(0, 1, PAD, 3)), Cost())
+        for _ in range(2):  # the first look learns how many symbols there are
+            view = reader.look(m.encode(source), state, tokens != PAD, reads=reads)
+        views.append(view)
+    expected, found = views
+    assert torch.equal(found.token, expected.token)
+    for name in ("logp", "entropy", "current"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_a_model_that_gives_no_numbers_is_found_out() -> None:
+    _, ours = model(ConditionalMasked)
+    reader, state = Reader(ours, Symbols(), Cost()), begin(torch.full((2, 3), MASK), MASK, PAD)
+    context = ours.encode(Source(ragged([4, 6]), 0, 1))
+    reader.look(context, state, state.masked)
+    ours.decoder.ffns[1].lin2.bias[3] = torch.nan
+    with pytest.raises(ModelError, match="row 0, position 0, step 0: the model's logits are not finite"):
+        reader.look(context, state, state.masked)

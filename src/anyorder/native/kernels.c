@@ -207,31 +207,73 @@ INLINE void weighted(const int B, const float *p, const float *v, len apart, len
     UNROLL for (int b = 0; b < B; b++) STORE(y + 8 * b, total[b]);
 }
 
-/* softmax(q k / sqrt(width)) v of one query over `sees` columns, of which `seen` are (NULL: all); p is room for scores. */
-INLINE void attend(const float *q, const float *k, const float *v, len apart, len sees, const uint8_t *seen, len width,
-                   float *p, float *y) {
-    float scale = 1.0f / sqrtf((float)width);
-    v8 top = all(-INFINITY), total = all(0.0f);
-    for (len j = 0; j < sees; j++) {
-        v8 dot = all(0.0f);
-        for (len i = 0; i < width; i += 8) dot += LOAD(q + i) * LOAD(k + j * apart + i);
-        p[j] = seen && !seen[j] ? -INFINITY : sum(dot) * scale;
-    }
+/* p, scores of one query before they are divided by sqrt(width), becomes its weights: of `sees` columns, of which `seen`
+   are (NULL: all). There is room up to a multiple of 8. */
+INLINE void soften(float *p, len sees, const uint8_t *seen, len width) {
+    v8 scale = all(1.0f / sqrtf((float)width)), top = all(-INFINITY), total = all(0.0f);
+    for (len j = 0; seen && j < sees; j++) p[j] = seen[j] ? p[j] : -INFINITY;
     for (len j = sees; j % 8; j++) p[j] = -INFINITY;
     for (len j = 0; j < sees; j += 8) top = larger(top, LOAD(p + j));
-    float most = largest(top);
+    v8 most = all(largest(top));
     for (len j = 0; j < sees; j += 8) {
-        v8 s = LOAD(p + j), e = either(s == all(-INFINITY), all(0.0f), power(s - all(most)));
+        v8 s = LOAD(p + j), e = either(s == all(-INFINITY), all(0.0f), power((s - most) * scale));
         STORE(p + j, e);
         total += e;
     }
     float whole = sum(total);
     v8 by = all(whole > 0 || whole != whole ? 1.0f / whole : 0.0f); /* who sees nothing attends to nothing */
     for (len j = 0; j < sees; j += 8) STORE(p + j, LOAD(p + j) * by);
+}
+
+/* y = sum_j p_j v_j. */
+INLINE void weigh(const float *p, const float *v, len apart, len sees, len width, float *y) {
     len i = 0;
     for (; i + 48 <= width; i += 48) weighted(6, p, v + i, apart, sees, y + i);
     for (; i + 32 <= width; i += 32) weighted(4, p, v + i, apart, sees, y + i);
     for (; i + 8 <= width; i += 8) weighted(1, p, v + i, apart, sees, y + i);
+}
+
+/* softmax(q k / sqrt(width)) v of one query; p is room for scores. */
+INLINE void attend(const float *q, const float *k, const float *v, len apart, len sees, const uint8_t *seen, len width,
+                   float *p, float *y) {
+    for (len j = 0; j < sees; j++) {
+        v8 dot = all(0.0f);
+        for (len i = 0; i < width; i += 8) dot += LOAD(q + i) * LOAD(k + j * apart + i);
+        p[j] = sum(dot);
+    }
+    soften(p, sees, seen, width);
+    weigh(p, v, apart, sees, width, y);
+}
+
+/* B vectors of scores, from keys that lie across: (width, columns). */
+INLINE void scored(const int B, const float *q, const float *across, len columns, len width, float *p) {
+    v8 total[4];
+    UNROLL for (int b = 0; b < B; b++) total[b] = all(0.0f);
+    for (len i = 0; i < width; i++) {
+        UNROLL for (int b = 0; b < B; b++) total[b] += all(q[i]) * LOAD(across + i * columns + 8 * b);
+    }
+    UNROLL for (int b = 0; b < B; b++) STORE(p + 8 * b, total[b]);
+}
+
+/* The same of several queries over the same keys, which are laid across first, so that no score is a sum of its own.
+   Query c sees seen[places[c] * seen_apart …] (places NULL: c). `across` is room for width * sees, with sees rounded up
+   to a multiple of 8. */
+static void attend_all(const float *q, len q_apart, len queries, const float *k, const float *v, len apart, len sees,
+                       const uint8_t *seen, len seen_apart, const len *places, len width, float *across, float *p,
+                       float *y, len y_apart) {
+    len columns = (sees + 7) / 8 * 8;
+    for (len i = 0; i < width; i++) {
+        for (len j = 0; j < sees; j++) across[i * columns + j] = k[j * apart + i];
+        for (len j = sees; j < columns; j++) across[i * columns + j] = 0;
+    }
+    for (len c = 0; c < queries; c++, q += q_apart, y += y_apart) {
+        len j = 0;
+        for (; j + 32 <= columns; j += 32) scored(4, q, across + j, columns, width, p + j);
+        for (; j + 16 <= columns; j += 16) scored(2, q, across + j, columns, width, p + j);
+        for (; j < columns; j += 8) scored(1, q, across + j, columns, width, p + j);
+        soften(p, sees, seen ? seen + (places ? places[c] : c) * seen_apart : NULL, width);
+        weigh(p, v, apart, sees, width, y);
+    }
 }
 
 /* The next keys and values are on their way while the ones at hand are looked at. */
@@ -259,13 +301,15 @@ typedef struct {
 } kept;
 
 typedef struct {
-    float *h, *wide, *y, *p; /* (rows, dim), (rows, 3 dim or ffn), (rows, dim), scores of one query */
+    float *h, *wide, *y; /* (rows, dim), (rows, 3 dim or ffn), (rows, dim) */
+    float *p, *across; /* scores of one query, keys of one head */
 } room;
 
 static room reserve(const stack *s, len rows, len columns) {
     len wide = 3 * s->dim > s->ffn ? 3 * s->dim : s->ffn;
-    float *at = malloc(sizeof(float) * (rows * (2 * s->dim + wide) + columns + 8));
-    return (room){at, at + rows * s->dim, at + rows * (s->dim + wide), at + rows * (2 * s->dim + wide)};
+    len all_rows = rows * (2 * s->dim + wide), room_for = columns + 8;
+    float *at = malloc(sizeof(float) * (all_rows + room_for * (1 + s->dim / s->heads)));
+    return (room){at, at + rows * s->dim, at + rows * (s->dim + wide), at + all_rows, at + all_rows + room_for};
 }
 
 static void map(pair m, const float *x, len rows, len inputs, len outputs, float *y) {
@@ -293,18 +337,21 @@ static void feed_forward(const stack *s, const layer *l, float *x, len rows, roo
     residual(s, l->ffn_norm, x, o.y, rows);
 }
 
-/* Attention of one query, all heads of it, to layer i of row n of a memory. */
+/* Attention of queries, all heads of them, to layer i of row n of a memory. */
 static void look_up(const stack *s, len i, const kept *memory, len n, const uint8_t *real, len sources, const float *q,
-                    float *p, float *y) {
+                    len queries, room o, float *y) {
     len width = s->dim / s->heads, sees = sources;
     if (real) {
         real += n * sources;
         while (sees > 1 && !real[sees - 1]) sees--;
     }
-    for (len h = 0; h < s->heads; h++) {
-        const float *k = memory->whole + i * memory->layer + n * memory->row + h * memory->head;
-        fetch(k + memory->head, k + memory->head + memory->half, sees * width);
-        attend(q + h * width, k, k + memory->half, width, sees, real, width, p, y + h * width);
+    for (len h = 0; h < s->heads; h++, q += width, y += width) {
+        const float *k = memory->whole + i * memory->layer + n * memory->row + h * memory->head, *v = k + memory->half;
+        fetch(k + memory->head, v + memory->head, sees * width);
+        if (queries == 1)
+            attend(q, k, v, width, sees, real, width, o.p, y);
+        else
+            attend_all(q, s->dim, queries, k, v, width, sees, real, 0, NULL, width, o.across, o.p, y, s->dim);
     }
 }
 
@@ -337,7 +384,7 @@ int column(const stack *s, float *x, len rows, const len *places, const kept *ca
             residual(s, l->norm, here, o.y, some);
             map(l->cross_q, given(s, l->cross_norm, here, some, o.h), some, s->dim, s->dim, o.wide);
             for (len n = 0; n < some; n++)
-                look_up(s, i, memory, first + n, real, sources, o.wide + n * s->dim, o.p, o.h + n * s->dim);
+                look_up(s, i, memory, first + n, real, sources, o.wide + n * s->dim, 1, o, o.h + n * s->dim);
             map(l->cross_out, o.h, some, s->dim, s->dim, o.y);
             residual(s, l->cross_norm, here, o.y, some);
             feed_forward(s, l, here, some, o);
@@ -384,23 +431,25 @@ int run(const stack *s, float *x, const len *ends, len text, len texts, const ui
             } else
                 map(l->qkv, h, some, s->dim, 3 * s->dim, o.wide);
             len step = chosen ? s->dim : 3 * s->dim;
-            for (len u = from, at = first, r = 0; u < t; at = ends[u++])
-                for (len c = 0; c < (chosen ? wanted : ends[u] - at); c++, r++) {
-                    len place = chosen ? columns[u * wanted + c] : c;
-                    const uint8_t *seen = sight ? sight + u * sight_text + place * sight_query : NULL;
-                    for (len k = 0; k < s->heads; k++) {
-                        const float *keys = o.wide + (at - first) * 3 * s->dim + s->dim + k * width;
-                        attend(q + r * step + k * width, keys, keys + s->dim, 3 * s->dim, ends[u] - at, seen, width, o.p,
-                               o.h + r * s->dim + k * width);
-                    }
+            for (len u = from, at = first, r = 0; u < t; at = ends[u++]) {
+                len size = ends[u] - at, queries = chosen ? wanted : size;
+                for (len k = 0; k < s->heads; k++) {
+                    const float *keys = o.wide + (at - first) * 3 * s->dim + s->dim + k * width;
+                    attend_all(q + r * step + k * width, step, queries, keys, keys + s->dim, 3 * s->dim, size,
+                               sight ? sight + u * sight_text : NULL, sight_query, chosen ? columns + u * wanted : NULL,
+                               width, o.across, o.p, o.h + r * s->dim + k * width, s->dim);
                 }
+                r += queries;
+            }
             map(l->out, o.h, asked, s->dim, s->dim, o.y);
             residual(s, l->norm, on, o.y, asked);
             if (memory) {
                 map(l->cross_q, given(s, l->cross_norm, on, asked, o.h), asked, s->dim, s->dim, o.wide);
-                for (len u = from, at = first, r = 0; u < t; at = ends[u++])
-                    for (len c = 0; c < (chosen ? wanted : ends[u] - at); c++, r++)
-                        look_up(s, i, memory, u, real, sources, o.wide + r * s->dim, o.p, o.h + r * s->dim);
+                for (len u = from, at = first, r = 0; u < t; at = ends[u++]) {
+                    len queries = chosen ? wanted : ends[u] - at;
+                    look_up(s, i, memory, u, real, sources, o.wide + r * s->dim, queries, o, o.h + r * s->dim);
+                    r += queries;
+                }
                 map(l->cross_out, o.h, asked, s->dim, s->dim, o.y);
                 residual(s, l->cross_norm, on, o.y, asked);
             }
