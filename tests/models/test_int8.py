@@ -8,6 +8,7 @@ import torch
 from anyorder.models import int8
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.int8 import quantise, to_int8
+from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
@@ -46,3 +47,19 @@ def test_a_large_product_does_not_end_the_process() -> None:
     linear, rows = torch.nn.Linear(256, 1024), torch.randn(30, 256)
     with torch.inference_mode():
         torch.testing.assert_close(quantise(linear)(rows), linear(rows), atol=0.1, rtol=0.1)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("laid", [False, True])
+@torch.inference_mode()
+def test_int8_goes_on_column_by_column(rows: int, laid: bool) -> None:
+    torch.manual_seed(0)
+    model = Autoregressive(Architecture(208, 32, 2, 4, 64), SpecialIds(), ("de", "en")).eval().requires_grad_(False)
+    rounded = to_int8(as_read(model) if laid else model)
+    source, target = Source(torch.randint(5, 200, (rows, 6)), 0, 1), torch.randint(5, 200, (rows, 5))
+    context = rounded.encode(source)
+    for known in range(5):
+        tokens = torch.where(torch.arange(5) < known, target, rounded.mask_id)
+        states = rounded.hidden(context, tokens)[:, known]
+        exact = model.states(model.encode(source), target)[:, known]
+        assert 0 < float((states - exact).abs().max()) < 0.15

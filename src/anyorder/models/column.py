@@ -63,6 +63,7 @@ class Column:
             )
             for own, norm, cross, cross_norm, ffn, ffn_norm in zip(*parts, strict=True)
         ]  # fmt: skip
+        self.vectors = all(type(part.qkv_lin) is nn.Linear for part in decoder.attentions)  # int8 takes matrices only
         self.native = Stack.of(decoder)
 
     def embed(self, tokens: Tensor, places: Tensor | int, languages: Tensor) -> Tensor:
@@ -83,7 +84,7 @@ class Column:
         own, others = None if visible is None else unseen(visible, cache.whole), memory.unseen
         few = N < SEVERAL and own is None and others is None
         attended = (fused if few else by_products)(N * cache.whole.shape[3], cache.whole.shape[5])
-        x = x[0] if N == 1 else x  # a vector takes part in cheaper products
+        x = x[0] if N == 1 and self.vectors else x  # a vector takes part in cheaper products
         for layer, kept, (keys, values) in zip(self.layers, cache.open(places), memory.flat, strict=True):
             qkv = layer.qkv(x if post else layer.norm(x))  # (N, 3D)
             kept.put(qkv[..., D:])
