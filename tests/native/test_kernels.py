@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import platform
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,41 @@ def test_the_best_symbol_and_what_is_known_of_the_others(rows: int) -> None:
     alone = head.best(x[-1:], banned, -1e4)
     assert alone is not None and alone.current is None
     assert all(torch.equal(a[0], b[-1]) for a, b in zip(alone[:4], found[:4], strict=True))
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_bans_of_symbols_that_there_are_not_change_nothing() -> None:
+    head, x, now = InPanels.of(linear(24, 528)), torch.randn(3, 24), torch.tensor([7, 500, 2])
+    some, none = (head.best(x, torch.tensor(bans), -1e4, now) for bans in ([-1, 3, 528, 900], [3]))
+    assert some is not None and none is not None
+    assert all(torch.equal(a, b) for a, b in zip(some, none, strict=True))  # type: ignore[arg-type]
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_another_width_is_torchs_error_and_no_rows_are_no_error() -> None:
+    ours = InPanels.of(linear(24, 32))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        ours(torch.randn(3, 23))
+    assert ours.best(torch.randn(3, 23), torch.tensor([1]), -1e4) is None
+    _, whole = model(Autoregressive)
+    assert whole.encoder(torch.zeros(0, 5, dtype=torch.int64), None, torch.zeros(0, 1, dtype=torch.int64)).shape == (
+        0,
+        5,
+        32,
+    )
+
+
+@needs_kernels
+@torch.inference_mode()
+def test_threads_that_come_first_at_once() -> None:
+    x = torch.randn(7, 192)
+    for _ in range(20):
+        ours = InPanels.of(linear(192, 512))
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(torch.inference_mode()(ours.forward), [x] * 8))
+        torch.testing.assert_close(found, [F.linear(x, ours.weight, ours.bias)] * 8)
 
 
 @needs_kernels

@@ -192,7 +192,8 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens, positions, languages)
         x = x if before is None else torch.cat([before, x], 1)
-        if cache is None and not self.training and (stack := Stack.of(self)) is not None:
+        same = mask is None or (mask.dim() == 4 and mask.shape[1] == 1)  # for all heads
+        if cache is None and same and not self.training and (stack := Stack.of(self)) is not None:
             return self._by_kernels(stack, x, mask, causal, memory, columns)
         last, post = self.architecture.layers - 1, self.post
         own: Any
@@ -227,9 +228,9 @@ class Transformer(nn.Module):
             columns = torch.arange(*columns).expand(N, -1)
         columns = None if columns is None else columns.contiguous()
         whole, real = (None, None) if memory is None else (memory.whole, memory.seen)
-        ends = torch.arange(L, N * L + 1, L)
+        ends, C = L * torch.arange(1, N + 1), L if columns is None else columns.shape[1]
         states: Tensor = self.final_norm(stack.run(x.view(-1, D), ends, sight, whole, real, columns))
-        return states.view(N, -1, D)
+        return states.view(N, C, D)
 
     def memory(self, states: Tensor, mask: Tensor | None) -> Memory:
         """Encoder states (N, S, D) as this decoder's layers will look at them."""

@@ -132,14 +132,15 @@ int best(const float *x, len rows, len inputs, const float *w, const float *b, l
         len some = rows - first < ROWS ? rows - first : ROWS, ban = 0;
         float top[ROWS], total[ROWS], moment[ROWS];
         for (len r = 0; r < some; r++) top[r] = -INFINITY, total[r] = moment[r] = 0, token[first + r] = 0;
-        for (len r = 0; now && r < some; r++) current[first + r] = -INFINITY; /* of a symbol that has no logit */
+        for (len r = 0; now && r < some; r++) current[first + r] = -INFINITY; /* of a symbol that has no logit … */
+        for (len i = 0; i < some * bans; i++) lost[i] = -INFINITY; /* … and of a ban of one */
         for (len n = 0; n < outputs; n += STRETCH) {
             len width = outputs - n < STRETCH ? outputs - n : STRETCH;
             linear(x + first * inputs, inputs, some, inputs, w + n * inputs, b + n, width, logits, width);
             for (len r = 0; now && r < some; r++)
                 if (now[first + r] >= n && now[first + r] < n + width) current[first + r] = logits[r * width + now[first + r] - n];
             for (; ban < bans && banned[ban] < n + width; ban++)
-                for (len r = 0; r < some; r++) {
+                for (len r = 0; banned[ban] >= n && r < some; r++) {
                     float *logit = logits + r * width + banned[ban] - n;
                     lost[r * bans + ban] = *logit;
                     *logit = never;

@@ -46,9 +46,11 @@ class InPanels(nn.Linear):
     def panels(self) -> Tensor:
         """Weights (out, in) as (out / PANEL, in, PANEL); made anew when the weights have changed."""
         w = self.weight
-        if self._panels is None or self._panels[0] != version(w):
-            self._panels = version(w), w.detach().reshape(-1, PANEL, w.shape[1]).transpose(1, 2).contiguous()
-        return self._panels[1]
+        kept = self._panels
+        if kept is None or kept[0] != version(w):
+            laid = w.detach().reshape(-1, PANEL, w.shape[1]).transpose(1, 2).contiguous()
+            self._panels = kept = version(w), laid
+        return kept[1]
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) → (…, out)."""
@@ -56,13 +58,14 @@ class InPanels(nn.Linear):
 
     def part(self, x: Tensor, first: int, last: int) -> Tensor:
         """The outputs from `first` to `last`, both multiples of PANEL: (…, in) → (…, last − first)."""
-        if torch.is_grad_enabled() or not by_kernels(x):
+        if torch.is_grad_enabled() or not by_kernels(x) or x.shape[-1] != self.in_features:
             whole = first == 0 and last == self.out_features
             weight, bias = (self.weight, self.bias) if whole else (self.weight[first:last], self.bias[first:last])
             return F.linear(x, weight, bias)
         x, inputs, outputs = x.contiguous(), x.shape[-1], last - first
         out = x.new_empty(*x.shape[:-1], outputs)
-        w, b = self.panels.data_ptr() + 4 * first * inputs, self.bias.data_ptr() + 4 * first
+        laid = self.panels  # a name of its own: another thread may lay them, too
+        w, b = laid.data_ptr() + 4 * first * inputs, self.bias.data_ptr() + 4 * first
         a, y, run = x.data_ptr(), out.data_ptr(), kernels().linear
 
         def rows(i: int, j: int) -> int:
@@ -76,11 +79,12 @@ class InPanels(nn.Linear):
 
         Logits of `banned` outputs (int64, ascending) are `never`.
         """
-        if torch.is_grad_enabled() or not by_kernels(x):
+        if torch.is_grad_enabled() or not by_kernels(x) or x.shape[-1] != self.in_features:
             return None
         x, inputs, outputs = x.contiguous(), self.in_features, self.out_features
         token, numbers = banned.new_empty(len(x)), x.new_empty(4, len(x))
-        w, b, a, run = self.panels.data_ptr(), self.bias.data_ptr(), x.data_ptr(), kernels().best
+        laid = self.panels
+        w, b, a, run = laid.data_ptr(), self.bias.data_ptr(), x.data_ptr(), kernels().best
         bans, now = banned.data_ptr(), None if now is None else now.contiguous()
         logp, log_sum, entropy, current = numbers
         each = (token, logp, log_sum, entropy, now, current)

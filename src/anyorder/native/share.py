@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from itertools import pairwise
 
@@ -22,7 +22,11 @@ def shared(rows: int, work: int, run: Callable[[int, int], int]) -> None:
         ends = [rows * k // parts for k in range(parts + 1)]
         pool = _pool(os.getpid(), parts)
         others = [pool.submit(run, *span) for span in pairwise(ends[1:])]
-        done = [run(0, ends[1]), *(other.result() for other in others)]
+        try:
+            done = [run(0, ends[1])]
+        finally:
+            wait(others)  # whatever happens here: they write into tensors of the caller's
+        done += [other.result() for other in others]
     if not all(done):
         raise MemoryError(f"no memory for {rows} rows")
 

@@ -45,8 +45,8 @@ class Stack:
         modules: list[Any] = [module for parts in each for module in parts if module is not None]
         self.weights = [t for module in modules for t in (module.weight, module.bias)]
         self.versions = list(map(version, self.weights))
-        self.laid = [_tensors(module) for module in modules]  # alive as long as this is
-        layers = (_Layer * len(each))(*(_Layer(*map(_pair, parts)) for parts in each))
+        self.laid = [[_tensors(module) for module in parts] for parts in each]  # alive as long as this is
+        layers = (_Layer * len(each))(*(_Layer(*(_pair(*tensors) for tensors in parts)) for parts in self.laid))
         self.stack = _Stack(layers, len(each), a.dim, a.heads, a.ffn, a.norm == "post", a.layer_norm_eps)
         self.about, self.width = ctypes.byref(self.stack), a.dim
         self.work = sum(w.numel() for w in self.weights)  # multiplications of a row, about
@@ -72,6 +72,7 @@ class Stack:
         Keys and values of `cache` and `memory` are (layers, 2, N, H, columns, D/H) each; the column's own are put into
         the cache. `real` (N, columns of the memory) bool: which of those are; None: all.
         """
+        assert cache.shape[2] == memory.shape[2] == len(x)
         a, at, sources, run = x.data_ptr(), places.data_ptr(), memory.shape[4], kernels().column
 
         def rows(i: int, j: int) -> int:
@@ -93,7 +94,8 @@ class Stack:
     ) -> Tensor:
         """Embedded symbols → their states, (M, D)."""
         out = x if columns is None else x.new_empty(columns.numel(), self.width)
-        step = (0, 0) if sight is None else tuple(0 if n == 1 else k for n, k in zip(sight.shape, sight.stride()))[:2]  # noqa: B905
+        assert memory is None or memory.shape[2] == len(ends)
+        step = (0, 0) if sight is None else [0 if sight.shape[k] == 1 else sight.stride(k) for k in (0, 1)]
         about = None if memory is None else ctypes.byref(_kept(memory, 0))
         sources, wanted = 0 if memory is None else memory.shape[4], 0 if columns is None else columns.shape[1]
         a, b, c, d, y = (None if t is None else t.data_ptr() for t in (ends, sight, real, columns, out))
@@ -118,7 +120,8 @@ def remember(maps: Sequence[nn.Module], x: Tensor, heads: int) -> Tensor | None:
         return None
     (rows, columns, dim), x = x.shape, x.contiguous()
     whole = x.new_empty(len(maps), 2, rows, heads, columns, dim // heads)
-    pairs = (_Pair * len(maps))(*map(_pair, maps))
+    laid = [_tensors(m) for m in maps]
+    pairs = (_Pair * len(maps))(*(_pair(*tensors) for tensors in laid))
     if not kernels().remember(pairs, len(maps), x.data_ptr(), rows, columns, dim, heads, whole.data_ptr()):
         raise MemoryError(f"no memory for {rows} rows")
     return whole
@@ -135,13 +138,15 @@ def _parts(transformer: Any) -> Iterator[tuple[nn.Module | None, ...]]:
         yield own.qkv_lin, own.out_lin, t.layer_norm1[i], *cross, ffn.lin1, ffn.lin2, t.layer_norm2[i]
 
 
-def _pair(module: Any) -> _Pair:
-    return _Pair() if module is None else _Pair(*(t.data_ptr() for t in _tensors(module)))
-
-
-def _tensors(module: Any) -> tuple[Tensor, Tensor]:
+def _tensors(module: Any) -> tuple[Tensor | None, Tensor | None]:
     """Weights and biases as kernels read them."""
+    if module is None:
+        return None, None
     return (module.panels if isinstance(module, InPanels) else module.weight), module.bias
+
+
+def _pair(*tensors: Tensor | None) -> _Pair:
+    return _Pair(*(None if t is None else t.data_ptr() for t in tensors))
 
 
 def _kept(whole: Tensor, row: int) -> _Kept:
