@@ -17,9 +17,10 @@ find_python() {
     exit 1
 }
 
-# What was installed is remembered: nothing is done again until pyproject.toml changes.
+# What was installed is remembered: nothing is done again until what it was made from changes.
+made_from() { cat pyproject.toml src/anyorder/native/kernels.c; }
 stamp=.venv/installed-${extras:-base}
-if ! cmp -s pyproject.toml "$stamp" && { [ -n "$extras" ] || ! cmp -s pyproject.toml .venv/installed-dev; }; then
+if ! made_from | cmp -s - "$stamp" && { [ -n "$extras" ] || ! made_from | cmp -s - .venv/installed-dev; }; then
     if [ ! -x .venv/bin/pip ]; then
         python=$(find_python)
         echo "Setting up .venv with $("$python" --version): this happens once and takes a minute or two." >&2
@@ -32,5 +33,5 @@ if ! cmp -s pyproject.toml "$stamp" && { [ -n "$extras" ] || ! cmp -s pyproject.
     # torch first: pip takes a CPU build of it where one is offered, and the rest is content with it.
     .venv/bin/pip install --quiet --disable-pip-version-check torch==2.13.0 >&2
     .venv/bin/pip install --quiet --disable-pip-version-check --editable "${root}${extras:+[$extras]}" >&2
-    cp pyproject.toml "$stamp"
+    made_from >"$stamp"
 fi

@@ -7,6 +7,7 @@ import platform
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +23,7 @@ from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.packed import encoded
 from anyorder.models.transformer import Architecture, Columns, key_mask
 from anyorder.models.translation import Source, SpecialIds
-from anyorder.native import InPanels, Stack, kernels, using
+from anyorder.native import InPanels, Stack, kernels, library, using
 from anyorder.native.share import LARGE
 
 PAD, MASK = 2, 4
@@ -34,6 +35,23 @@ def test_kernels_are_there_where_they_can_be() -> None:
         pytest.skip("nothing to compile with, or not known whether this machine has AVX2")
     flags = Path("/proc/cpuinfo").read_text("utf-8").split()
     assert (kernels() is not None) == ("avx2" in flags and "fma" in flags), "pip install -e . compiles them"
+
+
+@pytest.mark.parametrize("what", ["missing", "damaged", "another", "older"])
+def test_a_library_that_is_not_ours_is_not_used(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "_kernels.so"
+    file.write_bytes(b"no library")
+    origin = {"missing": None, "damaged": str(file), "another": torch._C.__file__}.get(what)
+    if what == "older":
+        if kernels() is None:
+            pytest.skip("there is none")
+        monkeypatch.setattr(library, "VERSION", library.VERSION + 1)
+    else:
+        monkeypatch.setattr(library, "find_spec", lambda name: SimpleNamespace(origin=origin))
+    library._library.cache_clear()
+    assert kernels() is None
+    monkeypatch.undo()
+    library._library.cache_clear()
 
 
 def linear(inputs: int, outputs: int) -> nn.Linear:

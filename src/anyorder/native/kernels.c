@@ -31,6 +31,7 @@ typedef int64_t len;
 #define UNROLL _Pragma("GCC unroll 8")
 #define LOAD(from) ((v8)(*(const anywhere *)(from)))
 #define STORE(to, x) (*(anywhere *)(to) = (x))
+enum { VERSION = 1 }; /* of the functions and of what they take, as in library.py */
 enum { PANEL = 16, TILE = 6 }; /* outputs of a panel, rows of a tile */
 enum { ROWS = 120, STRETCH = 512 }; /* rows that go through all layers at once; symbols that are looked at together */
 
@@ -488,11 +489,10 @@ int remember(const pair *maps, len count, const float *x, len rows, len columns,
 #pragma clang attribute pop
 #endif
 
-/* Has this machine the instructions that the above was compiled to? */
-int usable(void) {
+/* Is this what the caller knows, and has this machine the instructions that it was compiled to? */
+int usable(len version) {
 #if defined(__x86_64__)
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-    return 1;
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
 #endif
+    return version == VERSION;
 }

@@ -10,17 +10,16 @@ from importlib.util import find_spec
 from typing import Any
 
 NAME = "anyorder.native._kernels"
+VERSION = 1  # of the functions and of what they take: a library that was compiled from an older text is not used
 _AT, _LEN = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS = {
-    "usable": [],
+    "usable": [_LEN],
     "linear": [_AT, _LEN, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN],
     "best": [_AT, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN, ctypes.c_float, *[_AT] * 6],
     "column": [_AT, _AT, _LEN, _AT, _AT, _AT, _AT, _LEN],
     "run": [_AT, _AT, _AT, _LEN, _LEN, _AT, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN, _AT],
     "remember": [_AT, _LEN, _AT, _LEN, _LEN, _LEN, _LEN, _AT],
 }
-
-
 _instead: list[Any] = []  # the last of them is used, where there is one
 
 
@@ -44,8 +43,14 @@ def _library() -> Any:
     found = find_spec(NAME)
     if found is None or found.origin is None:
         return None
-    library = ctypes.CDLL(found.origin)
+    try:
+        library = ctypes.CDLL(found.origin)
+        library.usable.argtypes = ARGUMENTS["usable"]
+        if not library.usable(VERSION):
+            return None
+    except (OSError, AttributeError):  # for another machine, or not ours
+        return None
     for name, arguments in ARGUMENTS.items():  # each says 1 when it is done
         getattr(library, name).argtypes = arguments
         getattr(library, name).restype = ctypes.c_int
-    return library if library.usable() else None
+    return library
