@@ -18,7 +18,7 @@ find_python() {
 }
 
 # What was installed is remembered: nothing is done again until what it was made from changes.
-made_from() { cat pyproject.toml src/anyorder/native/kernels.c; }
+made_from() { cat pyproject.toml setup.py src/anyorder/native/kernels.c; }
 stamp=.venv/installed-${extras:-base}
 if ! made_from | cmp -s - "$stamp" && { [ -n "$extras" ] || ! made_from | cmp -s - .venv/installed-dev; }; then
     if [ ! -x .venv/bin/pip ]; then

@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_translator(where / "de-en")
     Policy(width=16).save(where / "policy-de-en.safetensors")
     (where / "lines.de").write_text("Ein Hund läuft am Strand.\nZwei Kinder spielen.\n", encoding="utf-8")
-    for name in ("translate.sh", "scripts", "pyproject.toml"):
+    for name in ("translate.sh", "scripts", "pyproject.toml", "setup.py", "src"):
         (where / name).symlink_to(ROOT / name)
     return where
 
@@ -85,7 +85,7 @@ def test_shell_blocks_run(block: Block, folder: Path, tmp_path: Path) -> None:
         venv.mkdir(parents=True)
         (venv / "anyorder").write_text(program.read_text())
         (venv / "anyorder").chmod(0o755)
-        made_from = ("pyproject.toml", "src/anyorder/native/kernels.c")
+        made_from = ("pyproject.toml", "setup.py", "src/anyorder/native/kernels.c")
         (venv.parent / "installed-base").write_bytes(b"".join((ROOT / name).read_bytes() for name in made_from))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(["bash", "-euc", block.code], cwd=folder, env=environment, capture_output=True, text=True)

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 TOOLS = ("bash", "cmp", "cp", "dirname", "rm", "mkdir", "cat")
 OLD = '#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.1" && exit 0\nexit 1\n'
+KERNELS = "src/anyorder/native/kernels.c"
 # A Python whose venv is a folder with a pip that writes down what it is asked.
 NEW = """#!/bin/sh
 [ "$1" = --version ] && echo "Python 3.12.0"
@@ -28,8 +29,9 @@ fi
 def place(tmp_path: Path) -> Path:
     """A copy of the scripts, and a PATH with nothing but a few tools on it."""
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
-    for name in ("translate.sh", "test.sh", "pyproject.toml"):
-        shutil.copy(ROOT / name, tmp_path)
+    for name in ("translate.sh", "test.sh", "pyproject.toml", "setup.py", KERNELS):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "bin").mkdir()
     for tool in (*TOOLS, "chmod"):
         found = shutil.which(tool)
@@ -64,9 +66,10 @@ def test_set_up_happens_once(place: Path) -> None:
     assert rest == [f"{translate} --to en Ein Hund läuft."] * 2 + [f"{translate} A dog. --to de"]
 
 
-def test_set_up_happens_again_when_dependencies_change(place: Path) -> None:
+@pytest.mark.parametrize("name", ["pyproject.toml", KERNELS])
+def test_set_up_happens_again_when_what_it_was_made_from_changes(place: Path, name: str) -> None:
     run(place, NEW, "translate.sh", "Ein Hund.")
-    with open(place / "pyproject.toml", "a") as file:
+    with open(place / name, "a") as file:
         file.write("# more\n")
     run(place, NEW, "translate.sh", "Ein Hund.")
     assert (place / "log.txt").read_text().count("torch==") == 2
