@@ -79,7 +79,7 @@ class Column:
         """
         if self.native is not None:
             at = torch.full((len(x),), places) if isinstance(places, int) else places
-            return self.last(self.native.column(x, at, cache.whole, memory.whole, memory.seen))
+            return self.last(self.native.column(x, at, cache.whole, memory.whole, memory.real))
         (N, D), post, act = x.shape, self.post, self.gelu(len(x))
         own, others = None if visible is None else unseen(visible, cache.whole), memory.unseen
         few = N < SEVERAL and own is None and others is None

@@ -43,7 +43,7 @@ class Memory:
         return None if self.mask is None else unseen(self.mask[:, 0, 0], self.whole)
 
     @cached_property
-    def seen(self) -> Tensor | None:
+    def real(self) -> Tensor | None:
         """Which columns are real, (N, S) bool; None where all are."""
         return None if self.mask is None else self.mask[:, 0, 0].contiguous()
 

@@ -227,7 +227,7 @@ class Transformer(nn.Module):
         if isinstance(columns, tuple):
             columns = torch.arange(*columns).expand(N, -1)
         columns = None if columns is None else columns.contiguous()
-        whole, real = (None, None) if memory is None else (memory.whole, memory.seen)
+        whole, real = (None, None) if memory is None else (memory.whole, memory.real)
         ends, C = L * torch.arange(1, N + 1), L if columns is None else columns.shape[1]
         states: Tensor = self.final_norm(stack.run(x.view(-1, D), ends, sight, whole, real, columns))
         return states.view(N, C, D)

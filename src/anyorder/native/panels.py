@@ -58,7 +58,7 @@ class InPanels(nn.Linear):
 
     def part(self, x: Tensor, first: int, last: int) -> Tensor:
         """The outputs from `first` to `last`, both multiples of PANEL: (…, in) → (…, last − first)."""
-        if torch.is_grad_enabled() or not by_kernels(x) or x.shape[-1] != self.in_features:
+        if not self._fits(x):
             whole = first == 0 and last == self.out_features
             weight, bias = (self.weight, self.bias) if whole else (self.weight[first:last], self.bias[first:last])
             return F.linear(x, weight, bias)
@@ -79,7 +79,7 @@ class InPanels(nn.Linear):
 
         Logits of `banned` outputs (int64, ascending) are `never`.
         """
-        if torch.is_grad_enabled() or not by_kernels(x) or x.shape[-1] != self.in_features:
+        if not self._fits(x):
             return None
         x, inputs, outputs = x.contiguous(), self.in_features, self.out_features
         token, numbers = banned.new_empty(len(x)), x.new_empty(4, len(x))
@@ -95,6 +95,10 @@ class InPanels(nn.Linear):
 
         shared(len(x), inputs * outputs, rows)
         return Best(token, logp, log_sum, entropy, None if now is None else current)
+
+    def _fits(self, x: Tensor) -> bool:
+        """Is this for a kernel: no gradient goes through it, and it is as wide as what will be read?"""
+        return not torch.is_grad_enabled() and by_kernels(x) and x.shape[-1] == self.in_features
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy lays its own."""
