@@ -13,6 +13,7 @@ from cli_support import build_grown
 from anyorder.data.test_sets import load_test_set
 from anyorder.experiments import choices, grid
 from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
+from anyorder.experiments.claims import claims, pairs
 from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce
@@ -83,6 +84,19 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
     run(first, store, load(model), load_test_set(data, first.cell.corpus, first.cell.direction))
     again = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
     assert again.left == stopped.left - 1
+
+
+def test_what_decides_a_finding_has_as_many_sentences_as_the_first_table(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyorder.experiments.results.CHUNK", 1)
+    scope = Scope(learned=frozenset({"de-en", "en-de"}), limit=1, headline=3, others=())
+    results = Results(Store(tmp_path, {}), data)
+    planned = set(schedule(scope, results))
+    rows = {row for claim in claims(results, scope) for _, *both in pairs(claim, scope) for row in both}
+    assert len(rows) > 100
+    assert all(planned.issuperset(results.jobs(row, scope.headline)) for row in rows)
+    assert not any(isinstance(task, Job) and task.cell.order.startswith("wino") and task.start for task in planned)
 
 
 def test_a_cell_is_what_the_translator_does(model: Path, data: Path) -> None:

@@ -17,7 +17,8 @@ def reproduce(
     model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder; FOLDER-ar is its "
                      "autoregressive baseline, FOLDER/policy-*.safetensors its learned orders.")] = "de-en",
     limit: Annotated[int, typer.Option(help="Sentences in the paper's tables (hundreds).", min=100)] = 100,
-    headline: Annotated[int, typer.Option(help="Sentences in the first table (hundreds).", min=100)] = 1000,
+    headline: Annotated[int, typer.Option(help="Sentences in the first table, and where a finding is decided "
+                        "(hundreds).", min=100)] = 1000,
     minutes: Annotated[float | None, typer.Option(help="Stop decoding after this long, the most important first. "
                        "The same command goes on where it stopped.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes, one thread each. [default: as many as "

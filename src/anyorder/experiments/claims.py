@@ -29,13 +29,15 @@ class Claim:
 
 def findings(results: Results, scope: Scope) -> list[Finding]:
     """Every claim, judged over all directions."""
-    return [
-        judge(results, claim.number, claim.text, _pairs(claim, scope), claim.rule)
-        for claim in [*_section5(results, scope), *_section6(results, scope)]
-    ]
+    return [judge(results, c.number, c.text, pairs(c, scope), c.rule) for c in claims(results, scope)]
 
 
-def _pairs(claim: Claim, scope: Scope) -> list[Pair]:
+def claims(results: Results, scope: Scope) -> list[Claim]:
+    """What the paper found; which linear-time row is the best is known from the results."""
+    return [*_section5(results, scope), *_section6(results, scope)]
+
+
+def pairs(claim: Claim, scope: Scope) -> list[Pair]:
     """The comparisons that the scope has rows for."""
     return [
         (f"{direction}: {name}", one, other)
