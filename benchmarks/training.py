@@ -13,8 +13,8 @@ import time
 import torch
 
 from anyorder.data.ragged import Ragged
+from anyorder.models.architecture import Architecture
 from anyorder.models.freed import keep_freed_memory
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption

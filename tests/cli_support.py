@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import torch
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.folder import ModelFolder
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.tokenizer import train_tokenizer
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import SpecialIds
 
 TEXTS = ["Ein Hund läuft am Strand.", "Zwei Kinder spielen im Garten.", "A dog runs on the beach."] * 3

@@ -12,10 +12,10 @@ from anyorder.bench import growth
 from anyorder.bench.measure import one_by_one
 from anyorder.bench.profile import profile
 from anyorder.models import engines
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.compiled import to_compiled
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 

@@ -12,10 +12,10 @@ from anyorder.bench import limit, plain
 from anyorder.bench.measure import Side, interleaved
 from anyorder.bench.ours import decode_jobs
 from anyorder.models import engines
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 BAN, DIRECTION = (0, 1, 2, 3, 4), (0, 1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from anyorder.core import Cost, Reader, Symbols, begin
-from anyorder.core.look import maximum
+from anyorder.core.logits import maximum
 
 MASK, PAD, WIDTH = 300, 301, 333  # more than 256 symbols, and no multiple of 64
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.column import Column, by_products, fused
+from anyorder.models.layers import gelu
 from anyorder.models.memory import unseen
-from anyorder.models.transformer import Architecture, gelu
 from anyorder.models.translation import Source, SpecialIds
 
 PAD, MASK = 2, 4

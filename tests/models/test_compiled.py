@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from anyorder import recipes
 from anyorder.core import Decoder, NoContext, Running, State, Symbols, begin, decode
 from anyorder.errors import ModelError
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.cmlm import ConditionalMasked
@@ -21,7 +22,7 @@ from anyorder.models.column import Column
 from anyorder.models.diffusion_lm import DiffusionLM, Guided
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
-from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.transformer import Transformer
 from anyorder.models.translation import Source, SpecialIds
 
 KINDS = [MaskedTranslation, ConditionalMasked, Autoregressive, PretrainedLM]

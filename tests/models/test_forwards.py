@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked, sight
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 SIZES = Architecture(40, 16, 3, 4, 32, positions=20)

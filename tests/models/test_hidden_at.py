@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from anyorder.models import int8
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.int8 import quantise, to_int8
 from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 

@@ -7,11 +7,11 @@ import copy
 import pytest
 import torch
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import by_columns
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import Source, SpecialIds
 
 KINDS = [Autoregressive, ConditionalMasked, MaskedTranslation]

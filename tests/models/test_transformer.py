@@ -13,12 +13,13 @@ from torch import Tensor
 from anyorder.core.model import Model
 from anyorder.errors import ModelError
 from anyorder.models import load_model, save_model
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.dropout import Dropout
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
-from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.transformer import Transformer
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.models.weights import build, config_of
 

@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from anyorder.core import Cost, Reader, Symbols, begin
 from anyorder.errors import ModelError
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.packed import encoded
-from anyorder.models.transformer import Architecture, Columns, key_mask
+from anyorder.models.transformer import Columns, key_mask
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.native import InPanels, Stack, kernels, library, using
 from anyorder.native.share import LARGE

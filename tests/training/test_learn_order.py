@@ -13,11 +13,11 @@ import torch
 
 from anyorder import load
 from anyorder.cli import main
+from anyorder.models.architecture import Architecture
 from anyorder.models.folder import save_model
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.policy import Policy
 from anyorder.models.tokenizer import train_tokenizer
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import SpecialIds
 from anyorder.training.checkpoint import read_log
 from anyorder.training.config import ConfigError

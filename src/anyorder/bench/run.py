@@ -64,9 +64,9 @@ class Line:
 
 def paper_sized(sentences: Sequence[Job], repeats: int = 1) -> Workbench:
     """A randomly initialised model of the paper's size on the same lengths, as it would be loaded."""
+    from anyorder.models.architecture import Architecture
     from anyorder.models.layout import as_read
     from anyorder.models.masked_translation import MaskedTranslation
-    from anyorder.models.transformer import Architecture
     from anyorder.models.translation import SpecialIds
 
     torch.manual_seed(0)

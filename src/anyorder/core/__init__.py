@@ -6,6 +6,7 @@ p(G|X) = p(L|X) · ∏_t ∏_i p(z_i^{t+1} | Y^{≤t}, Z^t, X) · p(y_i^{t+1} | 
 
 from anyorder.core.beam import Beam, Searching, beam
 from anyorder.core.coordinates import Coordinates, Region, block, dilated, everywhere, last_slot, masked, revisit
+from anyorder.core.cost import Cost
 from anyorder.core.count import (
     Count,
     anneal,
@@ -24,7 +25,7 @@ from anyorder.core.decoder import Decoder, Times, done
 from anyorder.core.edit import Edit, Insert, Replace
 from anyorder.core.gibbs import Samples, chains, sampler
 from anyorder.core.length import Counts, Given, Length, Predicted, UntilEos
-from anyorder.core.look import Cost, Reader
+from anyorder.core.look import Reader
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.order import (
     FEATURES,

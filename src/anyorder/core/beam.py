@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyorder.core.cost import Cost
 from anyorder.core.count import fixed
 from anyorder.core.decoder import Decoder, done
 from anyorder.core.edit import Replace
-from anyorder.core.look import Cost, Reader
+from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.noise import DESCEND, combine, mix
 from anyorder.core.settings import whole_number

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyorder.core.cost import Cost
 from anyorder.core.decoder import Decoder, going
-from anyorder.core.look import Cost, Reader
+from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.ragged import widened
 from anyorder.core.state import State

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates, everywhere, masked
+from anyorder.core.cost import Cost
 from anyorder.core.decode import decode, unroll
 from anyorder.core.decoder import Decoder
 from anyorder.core.edit import REPLACE
-from anyorder.core.look import Cost
 from anyorder.core.model import Model
 from anyorder.core.noise import BEGIN, combine
 from anyorder.core.order import Order, random

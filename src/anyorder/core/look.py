@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from anyorder.core.cost import Cost
+from anyorder.core.logits import entry, maximum, together
 from anyorder.core.model import Model
 from anyorder.core.state import State, View
 from anyorder.core.symbols import NEVER, Symbols
@@ -20,29 +22,6 @@ CHUNK_ROWS = 128  # … but that many rows at least, or the matrix product waits
 MOST = 0.75  # where more than this share of positions is read, all states are computed at once
 KNOWN = frozenset({"hidden", "logp", "entropy", "current"})  # what may be known without logits
 CHUNK_TOKENS = 1 << 15  # canvas tokens of folded rows in one forward pass
-
-
-@dataclass
-class Cost:
-    """What a generation cost; part of every result."""
-
-    forwards: int = 0  # looks at the model: sequential passes, folded rows of one look counted once
-    canvases: int = 0  # canvas rows passed through the model
-    head_rows: int = 0  # rows projected onto the vocabulary
-
-    @classmethod
-    def total(cls, costs: Iterable[Cost]) -> Cost:
-        """Of several things together."""
-        out = cls()
-        for cost in costs:
-            out.add(cost)
-        return out
-
-    def add(self, other: Cost) -> None:
-        """What something else cost, as well."""
-        self.forwards += other.forwards
-        self.canvases += other.canvases
-        self.head_rows += other.head_rows
 
 
 @dataclass
@@ -204,7 +183,7 @@ class Reader:
         symbols = self.symbols
         out: dict[str, Tensor] = {}
         before = "current" in reads or not symbols.renormalise
-        in_place = _at(x, tokens[n, i]) if before else x
+        in_place = entry(x, tokens[n, i]) if before else x
         banned = self._banned(state, x)
         lost = x.index_select(-1, banned) if before else x  # (m, banned)
         whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
@@ -216,7 +195,7 @@ class Reader:
         allowed = best - log_best
         self._check(allowed, state, n, i)
         if before:  # the whole distribution is what is allowed and what is banned, together
-            whole = _together(allowed, lost) if whole is None else whole
+            whole = together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
         if "margin" in reads:
             two = p.topk(min(2, p.shape[-1]), -1).values
@@ -269,14 +248,6 @@ class Reader:
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
 
 
-def _at(x: Tensor, token: Tensor) -> Tensor:
-    """x (m, V) at `token` (m,); a symbol that the head leaves out (<mask>, in some models) has log p = −∞: (m,)."""
-    if int(token.max()) < x.shape[-1]:
-        return x.gather(-1, token[:, None])[:, 0]
-    value = x.gather(-1, token.clamp_max(x.shape[-1] - 1)[:, None])[:, 0]
-    return torch.where(token < x.shape[-1], value, -torch.inf)
-
-
 def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) -> Tensor | None:
     """A statistic of the positions `at` (N, L), measured in parts, at its places of the canvas: (N, L, …)."""
     if name not in parts[0]:
@@ -286,28 +257,3 @@ def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) 
     if values.shape[0] == at.numel():  # everything, in its order
         return values.view(shape)
     return values.new_full(shape, fill).masked_scatter_(at if values.dim() == 1 else at[..., None], values)
-
-
-def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest entry of each row (m, V) and where it is first: as x.max(-1), several times faster on a CPU.
-
-    Maxima of stretches of 64 first (a vectorised reduction), then a search within the best stretch only.
-    """
-    rows, width = x.shape
-    if width < 256 or rows < 8 or x.device.type != "cpu":
-        found = x.max(-1)
-        return found.values, found.indices
-    even = width // 64 * 64
-    stretches = x[:, :even].view(rows, -1, 64).amax(-1)
-    if even < width:  # the last stretch reaches back into the one before it
-        stretches = torch.cat([stretches, x[:, -64:].amax(-1, keepdim=True)], 1)
-    best, where = stretches.max(-1)
-    start = (where * 64).clamp_max_(width - 64)
-    inside = x.gather(-1, start[:, None] + torch.arange(64, device=x.device))
-    return best, start + inside.argmax(-1)
-
-
-def _together(lse: Tensor, more: Tensor) -> Tensor:
-    """log(exp lse + Σ exp more) of lse (m,) and more (m, K), as x* − log p(best): faster than logsumexp for few K."""
-    x = torch.cat([lse[:, None], more], 1)
-    return x.amax(-1) - x.softmax(-1).amax(-1).log()

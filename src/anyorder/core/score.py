@@ -8,10 +8,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from anyorder.core.cost import Cost
 from anyorder.core.decode import decode
 from anyorder.core.decoder import Decoder
 from anyorder.core.edit import Replace
-from anyorder.core.look import Cost, Reader
+from anyorder.core.look import Reader
 from anyorder.core.model import Model
 from anyorder.core.noise import JUDGE, combine
 from anyorder.core.settings import whole_number

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, widened
+from anyorder.models.architecture import Architecture
 from anyorder.models.column import Column
 from anyorder.models.memory import Cache, Memory, stay
 from anyorder.models.packed import encoded
-from anyorder.models.transformer import Architecture, Transformer, grow
+from anyorder.models.transformer import Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 from anyorder.native import Best
 

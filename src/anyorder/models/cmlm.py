@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.memory import Memory
 from anyorder.models.packed import encoded
-from anyorder.models.transformer import Architecture, Columns, Transformer, grow
+from anyorder.models.transformer import Columns, Transformer, grow
 from anyorder.models.translation import (
     Source,
     SpecialIds,

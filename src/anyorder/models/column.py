@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.layers import FEW, formula_is_faster, gelu_by_formula
 from anyorder.models.memory import Cache, Memory, unseen
-from anyorder.models.transformer import FEW, formula_is_faster, gelu_by_formula
 from anyorder.native import Stack
 
 SEVERAL = 4  # rows from which on plain products are faster than the fused kernel

@@ -77,7 +77,8 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 def to_int8(model: Any) -> Any:
     """A copy of one of our models with every linear layer and the vocabulary projection in int8."""
-    from anyorder.models.transformer import Attention, CrossAttention, Transformer
+    from anyorder.models.layers import Attention, CrossAttention
+    from anyorder.models.transformer import Transformer
 
     model = copy.deepcopy(model).eval()
     for transformer in [m for m in model.modules() if isinstance(m, Transformer)]:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, used
-from anyorder.models.transformer import Architecture, Columns, Transformer
+from anyorder.models.architecture import Architecture
+from anyorder.models.transformer import Columns, Transformer
 from anyorder.models.translation import (
     Source,
     SpecialIds,

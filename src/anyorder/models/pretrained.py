@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from anyorder.models.transformer import Architecture, Transformer
+from anyorder.models.architecture import Architecture
+from anyorder.models.transformer import Transformer
 from anyorder.models.translation import SpecialIds, check_length, language_rows
 
 

@@ -2,129 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.architecture import Architecture
 from anyorder.models.dropout import Dropout
+from anyorder.models.layers import Attention, CrossAttention, FeedForward
 from anyorder.models.memory import Cache, Memory
 from anyorder.native import Best, InPanels, Stack, remember
 
-FEW = 1 << 14  # numbers up to which GELU is computed by its formula
-_ROOT, _HALF = torch.tensor(0.5**0.5), torch.tensor(0.5)  # numbers would be made tensors in every step
 Columns = Tensor | tuple[int, int] | None  # (N, C) int64, each row its own; or from, to, for all; or every one
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """The sizes of a Transformer. The defaults other than the sizes are XLM's."""
-
-    vocabulary: int
-    dim: int
-    layers: int
-    heads: int
-    ffn: int  # width of the feed-forward layers
-    positions: int = 512  # longest side, delimiters included
-    languages: int = 2
-    norm: str = "post"  # "post" (XLM: LN after each residual sum) or "pre" (LN before each sub-layer, one at the end)
-    gelu: str = "erf"  # "erf" (XLM) or "tanh"
-    dropout: float = 0.0  # on embeddings and on each sub-layer's output
-    attention_dropout: float = 0.0
-    layer_norm_eps: float = 1e-12
-    decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
-    forwards: bool = False  # a masked decoder is an autoregressive one where a beginning stands and nothing else
-
-    @property
-    def decoder(self) -> Architecture:
-        """The sizes of the decoder, where there is one."""
-        return replace(self, layers=self.decoder_layers or self.layers, decoder_layers=0)
-
-    def __post_init__(self) -> None:
-        if self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}")
-        if self.norm not in ("post", "pre"):
-            raise ValueError(f"norm must be 'post' or 'pre', not {self.norm!r}")
-        if self.gelu not in ("erf", "tanh"):
-            raise ValueError(f"gelu must be 'erf' or 'tanh', not {self.gelu!r}")
-
-
-class Attention(nn.Module):
-    """Multi-head self-attention; queries, keys and values are one projection."""
-
-    def __init__(self, a: Architecture) -> None:
-        super().__init__()
-        self.heads, self.dropout = a.heads, a.attention_dropout
-        self.qkv_lin = nn.Linear(a.dim, 3 * a.dim)
-        self.out_lin = nn.Linear(a.dim, a.dim)
-        self.q_part: nn.Module | None = None
-        self.kv_part: nn.Module | None = None
-
-    def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """x (N, L, D) → q, k, v, each (N, H, L, D/H); q of `queries` (N, C, D) if they are given."""
-        N, L, D = x.shape
-        if queries is None:
-            q, k, v = self.qkv_lin(x).view(N, L, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-            return q, k, v
-        q, kv = self._apart(queries, x)
-        k, v = kv.view(N, L, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        return q.view(N, -1, self.heads, D // self.heads).transpose(1, 2), k, v
-
-    def _apart(self, queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The fused projection as two: queries (N, C, D) → (N, C, D), x (N, L, D) → keys and values (N, L, 2D)."""
-        if self.q_part is not None and self.kv_part is not None:  # another arithmetic (int8) keeps them apart
-            return self.q_part(queries), self.kv_part(x)
-        D = x.shape[-1]
-        if isinstance(self.qkv_lin, InPanels):
-            return self.qkv_lin.part(queries, 0, D), self.qkv_lin.part(x, D, 3 * D)
-        weight, bias = self.qkv_lin.weight, self.qkv_lin.bias
-        return F.linear(queries, weight[:D], bias[:D]), F.linear(x, weight[D:], bias[D:])
-
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
-        """q (N, H, L, D/H) over k, v (N, H, S, D/H); `mask` broadcasts to (N, H, L, S), true where visible."""
-        p = self.dropout if self.training else 0.0
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
-        out: Tensor = self.out_lin(y.transpose(1, 2).flatten(2))
-        return out
-
-
-class CrossAttention(Attention):
-    """Attention over a memory whose keys and values are projected once."""
-
-    def __init__(self, a: Architecture) -> None:
-        nn.Module.__init__(self)
-        self.heads, self.dropout = a.heads, a.attention_dropout
-        self.q_lin = nn.Linear(a.dim, a.dim)
-        self.kv_lin = nn.Linear(a.dim, 2 * a.dim)
-        self.out_lin = nn.Linear(a.dim, a.dim)
-
-    def memory(self, x: Tensor) -> Tensor:
-        """Encoder states (N, S, D) → keys and values, (2, N, H, S, D/H)."""
-        N, S, D = x.shape
-        both: Tensor = self.kv_lin(x).view(N, S, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
-        return both
-
-    def queries(self, x: Tensor) -> Tensor:
-        """(N, L, D) → (N, H, L, D/H)."""
-        N, L, D = x.shape
-        q: Tensor = self.q_lin(x).view(N, L, self.heads, D // self.heads).transpose(1, 2)
-        return q
-
-
-class FeedForward(nn.Module):
-    """GELU(x W₁ + b₁) W₂ + b₂."""
-
-    def __init__(self, a: Architecture) -> None:
-        super().__init__()
-        self.lin1, self.lin2 = nn.Linear(a.dim, a.ffn), nn.Linear(a.ffn, a.dim)
-        self.approximate = "none" if a.gelu == "erf" else "tanh"
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(…, D) → (…, D), position by position."""
-        out: Tensor = self.lin2(gelu(self.lin1(x), self.approximate))
-        return out
 
 
 class Transformer(nn.Module):
@@ -258,23 +148,6 @@ class Transformer(nn.Module):
         Logits of the symbols `banned` are `never`; `now` (M,) are the symbols in place, if log p of them is wanted.
         """
         return self.head.best(hidden, banned, never, now) if isinstance(self.head, InPanels) else None
-
-
-def gelu(x: Tensor, approximate: str) -> Tensor:
-    """x·Φ(x), of few numbers by the formula: the fused kernel takes longer to set up than to run."""
-    if approximate == "none" and x.numel() <= FEW and formula_is_faster(x) and not torch.is_grad_enabled():
-        return gelu_by_formula(x)
-    return F.gelu(x, approximate=approximate)
-
-
-def formula_is_faster(like: Tensor) -> bool:
-    """Is GELU of few such numbers faster by its formula?"""
-    return like.dtype == torch.float32 and like.device.type == "cpu"
-
-
-def gelu_by_formula(x: Tensor) -> Tensor:
-    """½(x + x·erf(x/√2))"""
-    return torch.addcmul(x, x, torch.erf(x * _ROOT)).mul_(_HALF)
 
 
 def at_columns(x: Tensor, columns: Columns) -> Tensor:

@@ -26,7 +26,7 @@ def classes() -> dict[str, Any]:
 
 def build(config: dict[str, Any]) -> nn.Module:
     """A model with fresh weights from the content of config.json."""
-    from anyorder.models.transformer import Architecture
+    from anyorder.models.architecture import Architecture
     from anyorder.models.translation import SpecialIds
 
     kinds = classes()

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from anyorder.errors import ModelError, first_line
+from anyorder.models.architecture import Architecture
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.transformer import Architecture
 from anyorder.models.translation import SpecialIds
 
 

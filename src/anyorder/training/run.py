@@ -14,10 +14,11 @@ import torch
 from anyorder.data.ragged import Ragged
 from anyorder.data.read import read_tsv
 from anyorder.errors import extra
+from anyorder.models.architecture import Architecture
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
 from anyorder.models.lengths import length_models
-from anyorder.models.transformer import Architecture, grow
+from anyorder.models.transformer import grow
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.checkpoint import TrainingError, write_atomically

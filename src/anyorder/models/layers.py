@@ -1,0 +1,106 @@
+"""What a layer of a Transformer consists of: attention within a text and to another, the feed-forward half, GELU."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from anyorder.models.architecture import Architecture
+from anyorder.native import InPanels
+
+FEW = 1 << 14  # numbers up to which GELU is computed by its formula
+_ROOT, _HALF = torch.tensor(0.5**0.5), torch.tensor(0.5)  # numbers would be made tensors in every step
+
+
+class Attention(nn.Module):
+    """Multi-head self-attention; queries, keys and values are one projection."""
+
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.heads, self.dropout = a.heads, a.attention_dropout
+        self.qkv_lin = nn.Linear(a.dim, 3 * a.dim)
+        self.out_lin = nn.Linear(a.dim, a.dim)
+        self.q_part: nn.Module | None = None
+        self.kv_part: nn.Module | None = None
+
+    def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """x (N, L, D) → q, k, v, each (N, H, L, D/H); q of `queries` (N, C, D) if they are given."""
+        N, L, D = x.shape
+        if queries is None:
+            q, k, v = self.qkv_lin(x).view(N, L, 3, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+            return q, k, v
+        q, kv = self._apart(queries, x)
+        k, v = kv.view(N, L, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        return q.view(N, -1, self.heads, D // self.heads).transpose(1, 2), k, v
+
+    def _apart(self, queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The fused projection as two: queries (N, C, D) → (N, C, D), x (N, L, D) → keys and values (N, L, 2D)."""
+        if self.q_part is not None and self.kv_part is not None:  # another arithmetic (int8) keeps them apart
+            return self.q_part(queries), self.kv_part(x)
+        D = x.shape[-1]
+        if isinstance(self.qkv_lin, InPanels):
+            return self.qkv_lin.part(queries, 0, D), self.qkv_lin.part(x, D, 3 * D)
+        weight, bias = self.qkv_lin.weight, self.qkv_lin.bias
+        return F.linear(queries, weight[:D], bias[:D]), F.linear(x, weight[D:], bias[D:])
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+        """q (N, H, L, D/H) over k, v (N, H, S, D/H); `mask` broadcasts to (N, H, L, S), true where visible."""
+        p = self.dropout if self.training else 0.0
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
+        out: Tensor = self.out_lin(y.transpose(1, 2).flatten(2))
+        return out
+
+
+class CrossAttention(Attention):
+    """Attention over a memory whose keys and values are projected once."""
+
+    def __init__(self, a: Architecture) -> None:
+        nn.Module.__init__(self)
+        self.heads, self.dropout = a.heads, a.attention_dropout
+        self.q_lin = nn.Linear(a.dim, a.dim)
+        self.kv_lin = nn.Linear(a.dim, 2 * a.dim)
+        self.out_lin = nn.Linear(a.dim, a.dim)
+
+    def memory(self, x: Tensor) -> Tensor:
+        """Encoder states (N, S, D) → keys and values, (2, N, H, S, D/H)."""
+        N, S, D = x.shape
+        both: Tensor = self.kv_lin(x).view(N, S, 2, self.heads, D // self.heads).permute(2, 0, 3, 1, 4)
+        return both
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(N, L, D) → (N, H, L, D/H)."""
+        N, L, D = x.shape
+        q: Tensor = self.q_lin(x).view(N, L, self.heads, D // self.heads).transpose(1, 2)
+        return q
+
+
+class FeedForward(nn.Module):
+    """GELU(x W₁ + b₁) W₂ + b₂."""
+
+    def __init__(self, a: Architecture) -> None:
+        super().__init__()
+        self.lin1, self.lin2 = nn.Linear(a.dim, a.ffn), nn.Linear(a.ffn, a.dim)
+        self.approximate = "none" if a.gelu == "erf" else "tanh"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(…, D) → (…, D), position by position."""
+        out: Tensor = self.lin2(gelu(self.lin1(x), self.approximate))
+        return out
+
+
+def gelu(x: Tensor, approximate: str) -> Tensor:
+    """x·Φ(x), of few numbers by the formula: the fused kernel takes longer to set up than to run."""
+    if approximate == "none" and x.numel() <= FEW and formula_is_faster(x) and not torch.is_grad_enabled():
+        return gelu_by_formula(x)
+    return F.gelu(x, approximate=approximate)
+
+
+def formula_is_faster(like: Tensor) -> bool:
+    """Is GELU of few such numbers faster by its formula?"""
+    return like.dtype == torch.float32 and like.device.type == "cpu"
+
+
+def gelu_by_formula(x: Tensor) -> Tensor:
+    """½(x + x·erf(x/√2))"""
+    return torch.addcmul(x, x, torch.erf(x * _ROOT)).mul_(_HALF)
