@@ -29,7 +29,8 @@ ORDERS = ["easy-first", "forwards", "mask-predict(3)", "negent + 0.9*logp", "lla
           "learned", "1e9*logp", "inf*logp", "random", "stale", "semi-autoregressive(2)", "path-planning(3)", "a | b",
           "left2right | wino", "entropy-bounded(0.1)", "constant-time(0)", "klass(2,2,2)", "adaptive-gibbs(2)",
           "0*logp"]  # fmt: skip
-COUNTS = ["1", "2", "0", "constant", "anneal", "even", "whole", "threshold(0.9)", "factor(1)", "kl-stable", "fixed(2)"]
+COUNTS = ["1", "2", "0", "constant", "anneal", "even", "whole", "threshold(0.9)", "factor(1)", "kl-stable", "fixed(2)",
+          "above(1)"]  # fmt: skip
 AMONG = ["masked", "everywhere", "revisit", "block(2)", "dilated(4)", "block(0)"]
 WORDS = {"order": ORDERS, "count": COUNTS, "among": AMONG,
          "to": ["de", "en", "fr"], "from": ["de", "en"], "source": ["de", "en", "auto", "Ein Hund."],

@@ -63,6 +63,8 @@ def test_the_learned_count_writes_in_fewer_passes(translator: anyorder.Translato
     trace = translator.trace(source, to, order="learned-count")
     assert ("children" if to == "en" else "Kinder") in translator.translate(source, to, order="learned-count").text
     assert max(len(step.positions) for step in trace.steps) > 1 and len(trace.steps) < 8
+    fewer, more = (translator.trace(source, to, order="learned-count", count=f"above({c})") for c in (-50, 50))
+    assert len(fewer.steps) == 1 and all(len(step.positions) == 1 for step in more.steps)
 
 
 @needs_model

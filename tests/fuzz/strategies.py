@@ -22,8 +22,10 @@ NAMES = [
     "forwards", "gibbs", "llada",
     "fast-dllm", "annealed", "constant-time", "semi-autoregressive", "adaptive-gibbs", "nothing", "∑",
 ]  # fmt: skip
-COUNTS = ["fixed", "constant", "even", "anneal", "threshold", "factor", "entropy-bound", "kl-stable", "whole", "odd"]
-RESCORE = ["written", "path", "pll", "forwards", "ar", "marginal", "x"]
+COUNTS = [
+    "fixed", "constant", "even", "anneal", "threshold", "factor", "entropy-bound", "kl-stable", "whole", "above", "odd",
+]  # fmt: skip
+RESCORE = ["written", "path", "pll", "forwards", "ar", "both", "marginal", "x"]
 REGIONS = ["masked", "everywhere", "revisit", "block", "dilated", "nowhere"]
 
 numbers = st.one_of(

@@ -11,6 +11,7 @@ from anyorder import recipes
 from anyorder.core import Times, anneal, constant, everywhere, fixed, masked, negent, revisit, threshold
 from anyorder.core import logp as phi_logp
 from anyorder.errors import PlanError
+from anyorder.models.policy import Policy
 from anyorder.text.plan import Plan
 
 
@@ -43,6 +44,7 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"count": "threshold(high)"}, "must be numbers"),
         ({"count": "threshold(0.5, 2)"}, "takes other numbers"),
         ({"count": "threshold(2)"}, "probability"),
+        ({"count": "above(2)"}, "for an order that learned how many"),
         ({"steps": 0}, "at least 1"),
         ({"steps": "3L"}, "'L' or '2L'"),
         ({"temperature": -1.0}, "temperature must be"),
@@ -110,6 +112,15 @@ def test_top_p_keeps_the_temperature_of_a_recipe() -> None:
 def test_a_models_own_orders_are_told_to_who_misspelt_one(wrong: str) -> None:
     with pytest.raises(ValueError, match=r"did you mean '(learned-count|forwards)'\?"):
         Plan.of(wrong).check()
+
+
+def test_a_learned_count_has_a_number_to_be_above() -> None:
+    own = {"learned-count": Policy(4, several=True), "learned": Policy(4)}
+    named = [Plan.of("learned-count", count=count).decoder(own=own).coordinates.count for count in (None, "above(2)")]
+    assert [count.name for count in named] == ["learned", "above(2)"] and named[0] != named[1]
+    for order, count in (("learned-count", "above"), ("learned", "above(2)")):
+        with pytest.raises(PlanError):
+            Plan.of(order, count=count).decoder(own=own)
 
 
 def test_several_orders_are_a_plan_each() -> None:

@@ -67,7 +67,8 @@ CountOption = Annotated[
     typer.Option(
         "--count",
         help="How many positions per step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
-        "factor(1), entropy-bound(0.1), whole. [default: 1; constant with --steps]",
+        "factor(1), entropy-bound(0.1), whole; with learned-count above(2) to write fewer at once, or above(-2), more. "
+        "[default: 1; constant with --steps; learned-count's own]",
         rich_help_panel=PLAN,
     ),
 ]

@@ -17,7 +17,7 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
         for some in (grid.SETTINGS[:2], grid.SETTINGS[2:4], grid.SETTINGS[4:5], grid.SETTINGS[5:])
     )
     tables = [*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets[:1])]
-    deciding = [*_baselines(scope), *greedy, *beams, *twice, *_constant_rows(scope, scope.budgets)]  # the findings
+    deciding = ([*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets)], beams, twice)  # the findings
     tables += [row for d in scope.directions for row in grid.lengths(scope, d).values()]
     chosen = [row for d in scope.directions for row in choices.criteria(scope, d).values()]
     papers = [row for d in scope.directions for row in choices.lengths_chosen(scope, d).values()]
@@ -35,7 +35,8 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     out += _jobs(results, tables, scope.limit)
     out += [*_jobs(results, deep, min(grid.EARLY, scope.headline)), *grid.watches(scope)]
     out += _jobs(results, [*beams, *cheap, *twice, *_constant_rows(scope, scope.budgets[1:]), *chosen], scope.limit)
-    out += _jobs(results, deciding, scope.headline)
+    out += [task for rows in deciding for task in _jobs(results, rows, scope.headline)]
+    out += [task for c in scope.others for task in _jobs(results, orders[c], scope.headline)]
     out += _jobs(results, deep, scope.headline)
     out += _jobs(results, [*papers, *costly], scope.limit)
     cheap, costly = _frontier_rows(scope, scope.directions[1:])

@@ -33,7 +33,7 @@ from anyorder.core import (
 )
 from anyorder.errors import PlanError
 from anyorder.models.folder import LEARNED
-from anyorder.text.calls import call, made, named
+from anyorder.text.calls import Call, call, made, named
 from anyorder.text.checks import positive, whole_number
 
 Conditionals = Literal["visible", "masked"]
@@ -48,6 +48,7 @@ REGIONS: dict[str, Callable[..., Region]] = {
 COMPOSED = "easy-first"  # the order that other options compose with, where none is given
 FORWARDS = "forwards"  # the order of models that contain an autoregressive one: from left to right to their own </s>
 SCHEDULED = ("constant", "even", "anneal")  # counts that are given the number of steps
+ABOVE = "above"  # the count of a policy that learned how many: what it rates above a number, not 0
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,9 @@ class Writing:
         if not isinstance(self.count, str) or (self.count.strip().isdecimal() and len(self.count) < 20):
             whole_number("count", int(self.count))
             return fixed(int(self.count)), False
-        said = call(self.count, COUNTS, "count")
+        said = call(self.count, {**COUNTS, ABOVE: None}, "count")
+        if said.name == ABOVE:
+            return _above(order, said), False
         if said.name not in SCHEDULED or said.numbers:
             return made(COUNTS[said.name], said), False
         if steps is None:
@@ -226,3 +229,12 @@ class Writing:
             return revisit if twice else everywhere if count == "anneal" else masked
         said = call(self.among, REGIONS, "region")
         return made(REGIONS[said.name], said)
+
+
+def _above(order: Order, said: Call) -> Count:
+    """The learned count of an order, with another number to be above."""
+    from anyorder.models.policy import Policy
+
+    if not (isinstance(order, Policy) and order.several):
+        raise PlanError(f"count {ABOVE!r} is for an order that learned how many, such as learned-count")
+    return replace(made(order.above, said).count, name=said.text.strip())
