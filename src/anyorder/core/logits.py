@@ -1,4 +1,4 @@
-"""Numbers of rows of logits (m, V), faster than torch has them."""
+"""Numbers of rows of logits (m, V): the largest, that of a symbol, and a sum with a few more."""
 
 from __future__ import annotations
 

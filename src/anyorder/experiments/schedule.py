@@ -26,9 +26,7 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     deep = [row for corpus in sets for d in scope.directions for row in _deep(scope, corpus, d)]
     first = [row for corpus in sets for d in scope.directions for row in grid.headline(scope, corpus, d).values()]
     chosen_rows = {c: [row for d in scope.directions for row in grid.whole(scope, c, d).values()] for c in sets}
-    orders = {
-        c: [r for d in scope.directions for some in grid.deciding(scope, c, d).values() for r in some] for c in sets
-    }
+    orders = {c: [row for d in scope.directions for row in _order_rows(scope, c, d)] for c in sets}
     cheap, costly = _frontier_rows(scope, scope.directions[:1])
     out: list[Task] = [task for c in sets for task in _jobs(results, chosen_rows[c], scope.headline)]
     out += _jobs(results, orders[scope.main], scope.headline)
