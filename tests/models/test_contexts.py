@@ -12,10 +12,10 @@ from support import joining
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Decoder, NoContext, Running, State, Symbols, begin, decode
+from anyorder.core import Decoder, NoContext, Running, State, Symbols, beam, begin, decode
 from anyorder.errors import ModelError
 from anyorder.models.architecture import Architecture
-from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.autoregressive import Autoregressive, CausalContext
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.column import Column
@@ -67,8 +67,10 @@ def test_our_models(kind: type) -> None:
         check(model, alone, decoder)
 
 
-def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, ran, run, one = make(Autoregressive), [], Transformer.forward, Column.__call__
+def columns_run(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Rows and columns of every pass of the model's decoder from now on."""
+    ran: list[tuple[int, ...]] = []
+    run, one = Transformer.forward, Column.__call__
 
     def counted(self: Transformer, tokens: Tensor, *rest: Any, **named: Any) -> Tensor:
         if self is model.decoder:
@@ -81,6 +83,12 @@ def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: py
 
     monkeypatch.setattr(Transformer, "forward", counted)
     monkeypatch.setattr(Column, "__call__", counted_column)
+    return ran
+
+
+def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make(Autoregressive)
+    ran = columns_run(model, monkeypatch)
     running = Running(model, recipes.autoregressive(11, 1))
     for sources in ([[7, 8, 9]], [[5, 6]], [[9, 9, 9, 9]]):
         context = model.encode(Source(torch.tensor(sources), 0, 1))
@@ -88,6 +96,37 @@ def test_a_row_that_joins_makes_no_other_run_its_beginning_again(monkeypatch: py
         running.step()
         running.step()
     assert ran == [(1, 1), (1, 1), (2, 1), (2, 1), (3, 1), (3, 1)]
+
+
+def test_a_beam_runs_each_column_of_its_hypotheses_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, words = make(Autoregressive), torch.Generator().manual_seed(4)
+    context = model.encode(Source(torch.randint(5, WORDS, (3, 6), generator=words), 0, 1))
+    state = begin(torch.full((3, 11), MASK), MASK, PAD)
+    decoder = replace(recipes.autoregressive(11, 1), symbols=Symbols(ban=(0, PAD, 3)))
+    ran = columns_run(model, monkeypatch)
+    found = beam(model, context, state, decoder, 4)
+    assert {columns for _, columns in ran} == {1}
+    assert sum(rows for rows, _ in ran) == found.cost.canvases < 12 * 11  # hypotheses that have ended are not run
+
+    def forgetful(self: CausalContext, rows: Tensor) -> CausalContext:
+        return CausalContext(self.memory.take(rows), self.target_lang[rows])
+
+    monkeypatch.setattr(CausalContext, "take", forgetful)
+    again = beam(model, replace(context, seen=None), state, decoder, 4)
+    assert max(columns for _, columns in ran) > 1
+    assert torch.equal(again.tokens, found.tokens)
+    torch.testing.assert_close(again.score, found.score)
+
+
+def test_hypotheses_of_one_source_share_what_they_attend_to() -> None:
+    model, words = make(Autoregressive), torch.Generator().manual_seed(5)
+    memory = model.encode(Source(torch.randint(5, WORDS, (2, 6), generator=words), 0, 1)).memory
+    beams = memory.take(torch.tensor([0, 0, 1, 1]))
+    assert beams.take(torch.tensor([1, 0, 2, 2])).whole is beams.whole
+    assert torch.equal(beams.take(torch.tensor([2, 0, 1, 3])).whole, memory.take(torch.tensor([1, 0, 0, 1])).whole)
+    both = memory.join(memory)  # sources of one batch are not those of another, whatever their numbers were
+    assert both.source.unique().tolist() == [0, 1, 2, 3]
+    assert torch.equal(both.take(torch.tensor([2, 3, 0, 1])).whole, torch.cat([memory.whole, memory.whole], 2))
 
 
 @pytest.mark.parametrize("kind", [MaskedTranslation, ConditionalMasked, Autoregressive])

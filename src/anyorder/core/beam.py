@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,26 @@ from anyorder.core.state import State, View
 
 NO = -torch.inf
 _PATH = ("path", "path symbol", "path gain")  # where a hypothesis remembers how it was written
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """A context, and the row of it that each hypothesis has: rows are copied when they are looked at, not before."""
+
+    context: Any
+    row: Tensor  # (M,) int64
+    size: int  # rows of the context
+
+    def of(self, hypotheses: Tensor) -> Any:
+        """The context of these hypotheses (m,): the one that is held, if they are all of its rows in their order."""
+        rows = self.row[hypotheses]
+        everything = torch.arange(self.size, device=rows.device)
+        return self.context if torch.equal(rows, everything) else self.context.take(rows)
+
+    @classmethod
+    def all(cls, context: Any, rows: Tensor) -> _Held:
+        """Each hypothesis has the row in its own place, as `rows` (M,) say."""
+        return cls(context, rows, len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,9 +113,14 @@ class Searching:
         self.coordinate_score, self.merge = coordinate_score, merge
         self.cost = Cost() if cost is None else cost
         self.reader = Reader(model, decoder.symbols, self.cost, at_most=whole)
-        self.context: Any = None
+        self.held: _Held | None = None
         self.state: State | None = None  # (n·K, L), the hypotheses of a row one after the other
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each row is known
+
+    @property
+    def context(self) -> Any:
+        """What is known of the inputs, a row for each hypothesis that was looked at last."""
+        return None if self.held is None else self.held.context
 
     def join(self, context: Any, state: State, rows: Tensor | None = None) -> None:
         """Further rows, and the number (n,) by which each will be known: 0, 1, 2 … if none are given."""
@@ -115,20 +140,19 @@ class Searching:
         none = beams.seed.new_full((len(family), before), -1)  # steps of others, before these came
         begun = dict(zip(_PATH, (none, none, none.to(beams.logp.dtype)), strict=True))
         beams, context = beams.but(memory=beams.memory | begun), context.take(family)
-        if self.state is None or not len(self.rows):
-            self.context, self.state, self.rows = context, beams, rows
+        if self.state is None or self.held is None or not len(self.rows):
+            self.state, self.rows = beams, rows
         else:
-            self.context, self.state = self.context.join(context), self.state.join(beams)
-            self.rows = torch.cat([self.rows, rows])
+            context = self.held.of(_places(self.state)).join(context)
+            self.state, self.rows = self.state.join(beams), torch.cat([self.rows, rows])
+        self.held = _Held.all(context, _places(self.state))
 
     def step(self) -> None:
         """One step of every row that is not done."""
-        assert self.state is not None
+        assert self.state is not None and self.held is not None
         with torch.inference_mode():
             how = (self.decoder, self._region(), self.K, self.K1, self.K2, self.coordinate_score, self.merge)
-            self.state, parents = _advance(self.reader, self.context, self.state, *how)
-            if not torch.equal(parents, torch.arange(len(parents), device=parents.device)):
-                self.context = self.context.take(parents)
+            self.state, self.held = _advance(self.reader, self.held, self.state, *how)
 
     def done(self) -> Tensor:
         """(n,) rows none of whose hypotheses has anything left to write."""
@@ -136,9 +160,10 @@ class Searching:
 
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
-        assert self.state is not None
+        assert self.state is not None and self.held is not None
         flat = (keep[:, None] * self.K + torch.arange(self.K, device=keep.device)).flatten()
-        state, self.context, self.rows = self.state.take(flat).trim(), without(self.context, flat), self.rows[keep]
+        state, self.rows = self.state.take(flat).trim(), self.rows[keep]
+        self.held = _Held.all(without(self.held.context, self.held.row[flat]), _places(state))
         seen = (state.memory[_PATH[0]] >= 0).any(0).nonzero()  # steps before the oldest row came are nobody's
         start = int(seen[0]) if len(seen) else state.memory[_PATH[0]].shape[1]
         self.state = state.but(memory=state.memory | {key: state.memory[key][:, start:] for key in _PATH})
@@ -165,7 +190,7 @@ class Searching:
 
 def _advance(
     reader: Reader,
-    context: Any,
+    held: _Held,
     s: State,
     decoder: Decoder,
     region: Tensor,
@@ -174,11 +199,13 @@ def _advance(
     K2: int,
     with_z: bool,
     merge: bool,
-) -> tuple[State, Tensor]:
-    """One step of every beam, among the positions `region` (N·K, L) of each: (new state, parents (N·K,))."""
+) -> tuple[State, _Held]:
+    """One step of every beam, among the positions `region` (N·K, L) of each: the new state, and its context."""
     c = decoder.coordinates
-    active = region.any(-1)
-    judged = _view(reader, context, s, region, decoder, K2) if c.reads else View(s.tokens, s.logp)
+    active, judged = region.any(-1), View(s.tokens, s.logp)
+    if c.reads:
+        held = _Held.all(held.of(_places(s)), _places(s))
+        judged = reader.look(held.context, s, region, reads=c.reads, conditionals=c.conditionals, top=K2)
     x = c.logits(s, judged, region)
     if c.calm is None:  # nothing but noise: a position is drawn, not searched for
         x = c.order(s, judged).masked_fill(~region, NO)
@@ -186,7 +213,7 @@ def _advance(
     value, u = (part[:, :k1] for part in x.sort(dim=-1, descending=True, stable=True))  # (M, K′); ties: the left one
     logz = c.log_probs(s, judged, region).gather(-1, u) if with_z and c.tau else torch.zeros_like(value)
     logz = torch.where(value == NO, NO, logz)
-    logy, symbol = _expand(reader, context, s, judged, u, value > NO, decoder, K2)  # (M, K′, K″)
+    logy, symbol, held = _expand(reader, held, s, judged, u, value > NO, decoder, K2)  # (M, K′, K″) twice
 
     candidate = s.score[:, None, None] + logz[..., None] + logy
     candidate = torch.where(active[:, None, None], candidate, NO)
@@ -222,34 +249,38 @@ def _advance(
         memory=new.memory | c.remember(s.take(parents), judged.take(parents), z) | grown,
         view=None,
     )
-    return decoder.length.finish(new), parents
+    return decoder.length.finish(new), replace(held, row=held.row[parents * k1 + inner // logy.shape[-1]])
 
 
-def _view(reader: Reader, context: Any, s: State, region: Tensor, decoder: Decoder, top: int) -> View:
-    c = decoder.coordinates
-    return reader.look(context, s, region, reads=c.reads, conditionals=c.conditionals, top=top)
+def _places(s: State) -> Tensor:
+    """(M,) the numbers of the hypotheses of a state."""
+    return torch.arange(len(s.tokens), device=s.tokens.device)
 
 
 def _expand(
-    reader: Reader, context: Any, s: State, judged: View, u: Tensor, ok: Tensor, decoder: Decoder, K2: int
-) -> tuple[Tensor, Tensor]:
-    """log p and symbol (M, K′, K″) of the best symbols at positions u (M, K′), each conditioned on itself masked."""
+    reader: Reader, held: _Held, s: State, judged: View, u: Tensor, ok: Tensor, decoder: Decoder, K2: int
+) -> tuple[Tensor, Tensor, _Held]:
+    """log p and symbol (M, K′, K″) of the best symbols at positions u (M, K′), each conditioned on itself masked; and
+    the context that was looked at, which may have memorised what it saw, with a row for each of M·K′ continuations."""
     c = decoder.coordinates
     filled = ok & ~s.masked.gather(1, u)
     seen = judged.top_logp is not None and (c.conditionals == "masked" or not bool(filled.any()))
     if seen:
         assert judged.top_logp is not None and judged.top_token is not None
         index = u[..., None].expand(-1, -1, judged.top_logp.shape[-1])
-        return judged.top_logp.gather(1, index), judged.top_token.gather(1, index)
+        held = replace(held, row=held.row.repeat_interleave(u.shape[1]))
+        return judged.top_logp.gather(1, index), judged.top_token.gather(1, index), held
     m, k = ok.nonzero(as_tuple=True)  # one folded row for each (hypothesis, position)
     at = torch.zeros(len(m), s.tokens.shape[1], dtype=torch.bool, device=u.device).scatter(1, u[m, k, None], True)
-    rows = s.take(m)
-    view = reader.look(context.take(m), rows, at, hide=at if decoder.hide else None, top=K2)
+    context = held.of(m)
+    view = reader.look(context, s.take(m), at, hide=at if decoder.hide else None, top=K2)
     assert view.top_logp is not None and view.top_token is not None
     shape = (*u.shape, view.top_logp.shape[-1])
     logy, symbol = view.top_logp.new_full(shape, NO), torch.zeros(shape, dtype=torch.int64, device=u.device)
     logy[m, k], symbol[m, k] = view.top_logp[at], view.top_token[at]
-    return logy, symbol
+    row = torch.zeros_like(u)  # of a hypothesis that is done: it is not looked at again, any will do
+    row[m, k] = torch.arange(len(m), device=u.device)
+    return logy, symbol, _Held(context, row.flatten(), len(m))
 
 
 def _fingerprints(s: State, u: Tensor, symbol: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -31,9 +31,12 @@ class Reader:
     model: Model
     symbols: Symbols
     cost: Cost
-    width: int = 0  # |V|, learnt at the first look …
-    banned: Tensor | None = None  # … as is what may never be written
+    banned: Tensor | None = None  # what may never be written, learnt at the first look
     at_most: bool = False  # asked for more best symbols than there are: give all there are
+    width: int = field(init=False)  # |V|, as the model says, or learnt at the first look
+
+    def __post_init__(self) -> None:
+        self.width = int(getattr(self.model, "vocabulary", 0))
 
     def look(
         self,
@@ -204,12 +207,14 @@ class Reader:
             out["entropy"] = -log_best - p.mul_(d).sum(-1)
         if not (symbols.renormalise or whole is None):
             log_best = best - whole
-        if symbols.greedy and not top and "full" not in reads:
+        if symbols.greedy:
             out["token"], out["logp"] = token, log_best
-            return out
+            if not top and "full" not in reads:
+                return out
         logp = d.add_(log_best[:, None])
-        out["token"] = symbols.draw(logp, state, n, i)
-        out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
+        if not symbols.greedy:
+            out["token"] = symbols.draw(logp, state, n, i)
+            out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
         if top:
             out["top_logp"], out["top_token"] = symbols.best(logp, top, state, n, i)
         if "full" in reads:
@@ -222,7 +227,7 @@ class Reader:
         """What a decision reads, where the model knows it without giving logits."""
         symbols = self.symbols
         plain = symbols.greedy and symbols.renormalise and symbols.allowed is None and not top and reads <= KNOWN
-        if not (plain and self.width and hasattr(self.model, "best")):  # the first look learns the width
+        if not (plain and self.width and hasattr(self.model, "best")):
             return None
         now = tokens[n, i] if "current" in reads else None
         found = self.model.best(hidden, self._banned(state, hidden), NEVER, now)

@@ -145,6 +145,7 @@ class Autoregressive(nn.Module):
         self.encoder.proj_bias = self.decoder.proj_bias
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos
+        self.vocabulary = architecture.vocabulary
         self.column: Column | None = None
 
     def __getstate__(self) -> dict[str, Any]:

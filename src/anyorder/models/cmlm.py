@@ -90,6 +90,7 @@ class ConditionalMasked(nn.Module):
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
         self.length_lin = nn.Linear(architecture.dim, architecture.positions)
         self.mask_id, self.pad_id = special.mask, special.pad
+        self.vocabulary = architecture.vocabulary
         self.first = 0 if architecture.forwards else 1  # the delimited column that the first symbol is read off
 
     @property

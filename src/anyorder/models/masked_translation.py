@@ -65,6 +65,7 @@ class MaskedTranslation(nn.Module):
         self.architecture, self.special, self.languages = architecture, special, languages
         self.transformer = Transformer(architecture)
         self.mask_id, self.pad_id = special.mask, special.pad
+        self.vocabulary = architecture.vocabulary
 
     def encode(self, source: Source) -> JointContext:
         """What is known of the sources, computed once for all steps."""

@@ -25,6 +25,7 @@ class Memory:
 
     whole: Tensor  # (layers, 2, N, H, S, D/H)
     mask: Tensor | None  # (N, 1, 1, S) bool
+    source: Tensor  # (N,) int64: the same in rows that attend to the same
     spare: int = 0  # rows behind those of `whole` that have left: whoever joins is written there
 
     @cached_property
@@ -48,13 +49,17 @@ class Memory:
         return None if self.mask is None else self.mask[:, 0, 0].contiguous()
 
     def take(self, rows: Tensor) -> Memory:
-        """These rows."""
-        return Memory(self.whole.index_select(ROWS, rows), None if self.mask is None else self.mask[rows])
+        """These rows. Hypotheses that take each other's places attend to what they attended to: nothing is copied."""
+        source = self.source[rows]
+        if torch.equal(source, self.source):
+            return Memory(self.whole, self.mask, source)
+        return Memory(self.whole.index_select(ROWS, rows), None if self.mask is None else self.mask[rows], source)
 
     def only(self, rows: Tensor) -> Memory:
         """As `take`, in place."""
         left = self.spare + self.whole.shape[ROWS] - len(rows)
-        return Memory(stay(self.whole, rows, ROWS), None if self.mask is None else self.mask[rows], left)
+        mask = None if self.mask is None else self.mask[rows]
+        return Memory(stay(self.whole, rows, ROWS), mask, self.source[rows], left)
 
     @property
     def width(self) -> int:
@@ -66,7 +71,7 @@ class Memory:
         if self.mask is None:
             return self
         width = used(self.mask[:, 0, 0])
-        return Memory(self.whole[..., :width, :], self.mask[..., :width], self.spare)
+        return Memory(self.whole[..., :width, :], self.mask[..., :width], self.source, self.spare)
 
     def join(self, *others: Memory) -> Memory:
         """These rows, then the others'; the padding of shorter ones is not seen."""
@@ -77,7 +82,11 @@ class Memory:
         ]
         mask = joined(masks)
         whole, left = _joined(self.whole, self.spare, [m.whole for m in others])
-        return Memory(whole, None if bool(mask.all()) else mask, left)
+        source, first = [], 0
+        for m in all_:
+            source.append(m.source + first)
+            first += int(m.source.max()) + 1 if len(m.source) else 0
+        return Memory(whole, None if bool(mask.all()) else mask, torch.cat(source), left)
 
 
 @dataclass

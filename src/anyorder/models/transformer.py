@@ -128,7 +128,7 @@ class Transformer(nn.Module):
         whole = remember([attention.kv_lin for attention in each], states, self.architecture.heads)
         if whole is None:
             whole = torch.stack([attention.memory(states) for attention in each])
-        return Memory(whole, mask)
+        return Memory(whole, mask, torch.arange(whole.shape[2], device=whole.device))
 
     def new_cache(self, rows: int, length: int) -> Cache:
         """Room for the keys and values of canvases of some length."""
