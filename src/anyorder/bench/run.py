@@ -30,8 +30,12 @@ from anyorder.text.rows import Input
 
 STEPS = 10
 ROUNDS = 3  # of what is compared with other engines
-OURS = {"as it comes": Plan(), "one length": Plan.of("mask-predict(4)", lengths=1)}  # beside an autoregressive model
 BEAM = 4
+OURS = {  # beside an autoregressive model
+    "as it comes": Plan(),
+    f"beam {BEAM}": Plan.of(beam=BEAM),
+    "one length": Plan.of("mask-predict(4)", lengths=1),
+}
 BAN = (0, 1, 2, 3, 4)  # <s>, </s>, <pad>, <unk>, <mask>
 Note = Callable[[str], None]
 
@@ -195,10 +199,10 @@ def autoregressive(
         row for some in groups for row in single["HF generate, AR greedy"](some)
     ]
     with ExitStack() as stack:
-        for quantization in (None, "int8"):
-            name = f"CTranslate2 {quantization or 'float32'}, AR greedy"
+        for quantization, beam in ((None, 1), ("int8", 1), (None, BEAM)):
+            name = f"CTranslate2 {quantization or 'float32'}, AR {'greedy' if beam == 1 else f'beam {beam}'}"
             for runs, workers in ((single, 1), (bulk, threads)):
-                about = ar.model, direction, tokens, sentences, quantization, workers
+                about = ar.model, direction, tokens, sentences, beam, quantization, workers
                 runs[name] = stack.enter_context(apart(_translate2, *about))
         timings = interleaved([Side(name, partial(run, order)) for name, run in bulk.items()], ROUNDS, note)
         rows = [_row("shipped", "a sentence each, bulk", t, timings[0], None) for t in timings]
@@ -251,12 +255,12 @@ def halves(translator: Any, sources: Sequence[str], to: str, note: Note) -> list
 
 
 def _translate2(
-    model: Any, direction: tuple[int, int], tokens: list[str], sentences: Sequence[list[int]], *how: Any
+    model: Any, direction: tuple[int, int], tokens: list[str], sentences: Sequence[list[int]], beam: int, *how: Any
 ) -> Callable[[list[int]], Any]:
     """CTranslate2 on some of the sentences; `how`: its arithmetic and its workers."""
     with tempfile.TemporaryDirectory() as folder:
         engine = engines.to_ctranslate2(engines.to_hugging_face(model, direction), tokens, Path(folder), *how)
-    return lambda part: engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part])
+    return lambda part: engines.ctranslate2_run(engine, model, tokens, [sentences[i] for i in part], beam)
 
 
 def markdown(rows: Sequence[Line]) -> str:

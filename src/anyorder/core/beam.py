@@ -12,6 +12,7 @@ from anyorder.core.cost import Cost
 from anyorder.core.count import fixed
 from anyorder.core.decoder import Decoder, done
 from anyorder.core.edit import Replace
+from anyorder.core.held import Held
 from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.noise import DESCEND, combine, mix
@@ -20,26 +21,6 @@ from anyorder.core.state import State, View
 
 NO = -torch.inf
 _PATH = ("path", "path symbol", "path gain")  # where a hypothesis remembers how it was written
-
-
-@dataclass(frozen=True, eq=False)
-class _Held:
-    """A context, and the row of it that each hypothesis has: rows are copied when they are looked at, not before."""
-
-    context: Any
-    row: Tensor  # (M,) int64
-    size: int  # rows of the context
-
-    def of(self, hypotheses: Tensor) -> Any:
-        """The context of these hypotheses (m,): the one that is held, if they are all of its rows in their order."""
-        rows = self.row[hypotheses]
-        everything = torch.arange(self.size, device=rows.device)
-        return self.context if torch.equal(rows, everything) else self.context.take(rows)
-
-    @classmethod
-    def all(cls, context: Any, rows: Tensor) -> _Held:
-        """Each hypothesis has the row in its own place, as `rows` (M,) say."""
-        return cls(context, rows, len(rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +94,7 @@ class Searching:
         self.coordinate_score, self.merge = coordinate_score, merge
         self.cost = Cost() if cost is None else cost
         self.reader = Reader(model, decoder.symbols, self.cost, at_most=whole)
-        self.held: _Held | None = None
+        self.held: Held | None = None
         self.state: State | None = None  # (n·K, L), the hypotheses of a row one after the other
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each row is known
 
@@ -145,7 +126,7 @@ class Searching:
         else:
             context = self.held.of(_places(self.state)).join(context)
             self.state, self.rows = self.state.join(beams), torch.cat([self.rows, rows])
-        self.held = _Held.all(context, _places(self.state))
+        self.held = Held.all(context, _places(self.state))
 
     def step(self) -> None:
         """One step of every row that is not done."""
@@ -163,7 +144,7 @@ class Searching:
         assert self.state is not None and self.held is not None
         flat = (keep[:, None] * self.K + torch.arange(self.K, device=keep.device)).flatten()
         state, self.rows = self.state.take(flat).trim(), self.rows[keep]
-        self.held = _Held.all(without(self.held.context, self.held.row[flat]), _places(state))
+        self.held = Held.all(without(self.held.context, self.held.row[flat]), _places(state))
         seen = (state.memory[_PATH[0]] >= 0).any(0).nonzero()  # steps before the oldest row came are nobody's
         start = int(seen[0]) if len(seen) else state.memory[_PATH[0]].shape[1]
         self.state = state.but(memory=state.memory | {key: state.memory[key][:, start:] for key in _PATH})
@@ -190,7 +171,7 @@ class Searching:
 
 def _advance(
     reader: Reader,
-    held: _Held,
+    held: Held,
     s: State,
     decoder: Decoder,
     region: Tensor,
@@ -199,12 +180,12 @@ def _advance(
     K2: int,
     with_z: bool,
     merge: bool,
-) -> tuple[State, _Held]:
+) -> tuple[State, Held]:
     """One step of every beam, among the positions `region` (N·K, L) of each: the new state, and its context."""
     c = decoder.coordinates
     active, judged = region.any(-1), View(s.tokens, s.logp)
     if c.reads:
-        held = _Held.all(held.of(_places(s)), _places(s))
+        held = Held.all(held.of(_places(s)), _places(s))
         judged = reader.look(held.context, s, region, reads=c.reads, conditionals=c.conditionals, top=K2)
     x = c.logits(s, judged, region)
     if c.calm is None:  # nothing but noise: a position is drawn, not searched for
@@ -258,8 +239,8 @@ def _places(s: State) -> Tensor:
 
 
 def _expand(
-    reader: Reader, held: _Held, s: State, judged: View, u: Tensor, ok: Tensor, decoder: Decoder, K2: int
-) -> tuple[Tensor, Tensor, _Held]:
+    reader: Reader, held: Held, s: State, judged: View, u: Tensor, ok: Tensor, decoder: Decoder, K2: int
+) -> tuple[Tensor, Tensor, Held]:
     """log p and symbol (M, K′, K″) of the best symbols at positions u (M, K′), each conditioned on itself masked; and
     the context that was looked at, which may have memorised what it saw, with a row for each of M·K′ continuations."""
     c = decoder.coordinates
@@ -280,7 +261,7 @@ def _expand(
     logy[m, k], symbol[m, k] = view.top_logp[at], view.top_token[at]
     row = torch.zeros_like(u)  # of a hypothesis that is done: it is not looked at again, any will do
     row[m, k] = torch.arange(len(m), device=u.device)
-    return logy, symbol, _Held(context, row.flatten(), len(m))
+    return logy, symbol, Held(context, row.flatten(), len(m))
 
 
 def _fingerprints(s: State, u: Tensor, symbol: Tensor) -> Tensor:

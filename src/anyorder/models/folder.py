@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -197,13 +196,11 @@ class ModelFolder:
         story: Mapping[str, Any] | None = None,
     ) -> None:
         """Write a model, and what is given of the rest; every file appears whole or not at all."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         self.path.mkdir(parents=True, exist_ok=True)
         tensors = {n: (w.half() if half else w).cpu().contiguous() for n, w in (weights or own_weights(model)).items()}
-        aside = self.path / (WEIGHTS + ".new")
-        save_file(tensors, aside)
-        os.replace(aside, self.path / WEIGHTS)
+        write_whole(self.path / WEIGHTS, save(tensors))  # for whom the other files are (save_file: the owner alone)
         config = config_of(model)
         if tokenizer is not None:
             tokenizer.save(self.path / TOKENIZER)
