@@ -68,7 +68,7 @@ class Ours(_Sent):
 
 
 class CTranslate2(_Sent):
-    """The same autoregressive model in CTranslate2, whose beam search is several times as fast on a CPU."""
+    """The same autoregressive model in CTranslate2, whose beam search is a little faster on a CPU."""
 
     def __init__(self, folder: ModelFolder, beam: int) -> None:
         self.made = ModelFolder(folder.path.absolute()), beam
