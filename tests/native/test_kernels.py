@@ -307,9 +307,7 @@ def test_a_look_sees_what_it_sees_by_torch() -> None:
     source, views = Source(ragged([4, 6]), 0, 1), []
     for m in (plain, ours):
         reader = Reader(m, Symbols(ban=(0, 1, PAD, 3)), Cost())
-        for _ in range(2):  # the first look learns how many symbols there are
-            view = reader.look(m.encode(source), state, tokens != PAD, reads=reads)
-        views.append(view)
+        views.append(reader.look(m.encode(source), state, tokens != PAD, reads=reads))
     expected, found = views
     assert torch.equal(found.token, expected.token)
     for name in ("logp", "entropy", "current"):
