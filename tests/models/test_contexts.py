@@ -230,6 +230,18 @@ def test_rows_that_leave_in_place_are_those_that_are_taken() -> None:
         torch.testing.assert_close(model.hidden(again, tokens[keep]), model.hidden(fresh.take(keep), tokens[keep]))
 
 
+def test_a_context_of_which_all_rows_stay_is_still_the_others() -> None:
+    model, words = make(Autoregressive), torch.Generator().manual_seed(6)
+    context = model.encode(Source(torch.randint(5, WORDS, (4, 6), generator=words), 0, 1))
+    before = context.memory.whole.clone()
+    running = Running(model, recipes.autoregressive(9, 1))
+    running.join(context, begin(torch.full((4, 9), MASK), MASK, PAD))
+    for keep in ([0, 1, 2, 3], [0, 3]):  # nobody leaves, then row 3 takes the place of row 1
+        running.only(torch.tensor(keep))
+    assert torch.equal(running.context.memory.whole, before[:, :, [0, 3]])
+    assert torch.equal(context.memory.whole, before)
+
+
 def test_a_context_that_others_hold_is_left_as_it_is() -> None:
     model, words = make(Autoregressive), torch.Generator().manual_seed(3)
     context = model.encode(Source(torch.randint(5, WORDS, (4, 6), generator=words), 0, 1))

@@ -78,7 +78,8 @@ class Running:
         assert self.state is not None
         with torch.inference_mode():
             self.state, self.context = self.state.take(keep).trim(), without(self.context, keep, self.own)
-        self.rows, self.own = self.rows[keep], True
+        self.own = self.own or len(keep) < len(self.rows)  # of all rows a context may give itself, not a copy
+        self.rows = self.rows[keep]
 
 
 def unroll(
