@@ -150,6 +150,56 @@ def test_the_best_symbol_and_what_is_known_of_the_others(rows: int) -> None:
     assert all(torch.equal(a[0], b[-1]) for a, b in zip(alone[:4], found[:4], strict=True))
 
 
+def hard(what: str, x: Tensor, head: InPanels) -> Tensor:
+    """States and weights that bounds of logits say little about, or that have no bounds."""
+    if what == "alike":  # every symbol has a twin …
+        head.weight[648:], head.bias[648:] = head.weight[:648], head.bias[:648]
+    if what == "equal":  # … or all are the same
+        head.weight[:], head.bias[:] = head.weight[0], 0
+    if what == "nearly":
+        head.weight[:] = head.weight[0] + 1e-6 * torch.randn_like(head.weight)
+    if what == "outliers":
+        x[:, 3] *= 1e4
+        head.weight[:, 5] *= 1e3
+    scale = {"large": 1e8, "small": 1e-30, "nothing": 0.0}.get(what, 8.0)
+    return scale * x
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "what", ["plain", "alike", "equal", "nearly", "outliers", "large", "small", "nothing", "biases"]
+)
+@torch.no_grad()
+def test_the_likeliest_symbol_is_the_best_one_to_the_last_bit(what: str) -> None:
+    banned = torch.tensor([-1, 0, 511, 512, 1295, 1296])
+    head = InPanels.of(linear(24, 1296))
+    if what == "biases":
+        head.bias.mul_(1e6)
+    x = hard(what, torch.randn(130, 24), head)
+    best, found = head.best(x, banned, -1e4), head.likeliest(x, banned)
+    assert best is not None and found is not None
+    assert torch.equal(found[0], best.token)
+    logits = head(x).index_fill(1, torch.tensor([0, 511, 512, 1295]), -torch.inf)
+    assert torch.equal(found[1], logits.amax(-1))
+    for rows in (1, 3, 4, 61):  # whatever else is in the batch
+        some = head.likeliest(x[:rows], banned)
+        assert some is not None and all(torch.equal(a, b[:rows]) for a, b in zip(some, found, strict=True))
+
+
+@needs_kernels
+@torch.no_grad()
+def test_where_no_symbol_is_likely_it_is_said() -> None:
+    head, x, everything = InPanels.of(linear(24, 48)), torch.randn(2, 24), torch.arange(48)
+    found = head.likeliest(x, everything)
+    assert found is not None and float(found[1].max()) < -1e4
+    x[1, 7] = torch.nan
+    found = head.likeliest(x, everything[:1])
+    assert found is not None and found[1].isfinite().tolist() == [True, False]
+    assert InPanels.of(linear(7, 64)).likeliest(torch.randn(2, 7), everything[:1]) is None  # inputs come by eight
+    head.weight[3, 3] = torch.inf
+    assert head.likeliest(x, everything[:1]) is None
+
+
 @needs_kernels
 @torch.inference_mode()
 def test_bans_of_symbols_that_there_are_not_change_nothing() -> None:
@@ -322,5 +372,6 @@ def test_a_model_that_gives_no_numbers_is_found_out() -> None:
     context = ours.encode(Source(ragged([4, 6]), 0, 1))
     reader.look(context, state, state.masked)
     ours.decoder.ffns[1].lin2.bias[3] = torch.nan
-    with pytest.raises(ModelError, match="row 0, position 0, step 0: the model's logits are not finite"):
-        reader.look(context, state, state.masked)
+    for reader.scored in (True, False):
+        with pytest.raises(ModelError, match="row 0, position 0, step 0: the model's logits are not finite"):
+            reader.look(context, state, state.masked)

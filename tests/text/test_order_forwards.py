@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from cli_support import build_grown, build_translator
 
 import anyorder
 from anyorder.errors import PlanError
+from anyorder.native import using
 from anyorder.text.plan import Plan
 from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import replay
@@ -43,6 +46,37 @@ def test_its_score_of_whole_texts_is_one_pass_from_left_to_right(
     for h in found.hypotheses:
         pair = (grown.tokenizer.encode([SENTENCES[0]], "de")[0], h.ids)
         assert h.score == pytest.approx(causal.generator("en").score([pair])[0] / (len(h.ids) + 1), abs=1e-4)
+
+
+@pytest.mark.parametrize("kernels", ["with kernels", "without"])
+def test_what_is_compared_with_nothing_needs_no_score(
+    both: tuple[anyorder.Translator, anyorder.Translator], kernels: str
+) -> None:
+    for translator in both:
+        with nullcontext() if kernels == "with kernels" else using(None):
+            scored, plain = (translator.translate(SENTENCES, "en", scores=scores) for scores in (True, False))
+            assert [t.text for t in plain] == [t.text for t in scored]
+            assert [h.ids for t in plain for h in t.hypotheses] == [h.ids for t in scored for h in t.hypotheses]
+            assert all(math.isfinite(h.score) and math.isfinite(h.path_score) for t in scored for h in t.hypotheses)
+            assert all(math.isnan(h.score) and math.isnan(h.path_score) for t in plain for h in t.hypotheses)
+            assert all(math.isnan(x) for t in plain for h in t.hypotheses for x in h.logp)
+            streamed = translator.translate_stream(SENTENCES, "en", scores=False)
+            assert [t.text for t in streamed] == [t.text for t in scored]
+
+
+CHOSEN = [
+    {"beam": 3, "nbest": 2}, {"order": "left2right", "lengths": 3}, {"order": "uniform | left2right", "lengths": 1},
+    {"order": "easy-first", "lengths": 1}, {"order": "mask-predict(3)", "lengths": 2, "rescore": "forwards"},
+    {"order": "mask-predict(2)", "lengths": 1, "rescore": "forwards", "polish": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", CHOSEN, ids=str)
+def test_what_is_chosen_by_scores_has_them(
+    both: tuple[anyorder.Translator, anyorder.Translator], options: dict[str, Any]
+) -> None:
+    grown, _ = both
+    assert grown.translate(SENTENCES, "en", scores=False, **options) == grown.translate(SENTENCES, "en", **options)
 
 
 def test_streams_and_traces(both: tuple[anyorder.Translator, anyorder.Translator]) -> None:

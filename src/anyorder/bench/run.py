@@ -218,8 +218,8 @@ def autoregressive(
 
 
 def _written(generator: Any, plan: Plan, sentences: Sequence[list[int]], part: list[int]) -> list[list[int]]:
-    """The best ids of some sentences, as the generator gives them."""
-    found = generator.generate([Input(tuple(sentences[i])) for i in part], plan)
+    """The best ids of some sentences, without scores, as `anyorder translate` asks for them; CTranslate2 gives none."""
+    found = generator.generate([Input(tuple(sentences[i])) for i in part], plan, scores=False)
     return [list(ranked(some)[0].ids) for some in found]
 
 

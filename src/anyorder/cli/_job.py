@@ -80,7 +80,8 @@ class Job:
 
     def _do(self, number: int, texts: Sequence[str], what: str) -> Iterator[str]:
         traced, plan = self.watch.wanted, self.plan
-        found = self.translator.translate(texts, self.to, source=self.source, plan=plan, traced=traced)
+        scores = traced or self.as_json or plan.choosing.nbest > 1  # are they shown?
+        found = self.translator.translate(texts, self.to, source=self.source, plan=plan, traced=traced, scores=scores)
         for n, result in enumerate(found):
             if result.error:
                 self.failed += 1

@@ -37,7 +37,7 @@ class Running:
 
     def __init__(self, model: Model, decoder: Decoder, cost: Cost | None = None) -> None:
         self.decoder = decoder
-        self.reader = Reader(model, decoder.symbols, Cost() if cost is None else cost)
+        self.reader = Reader(model, decoder.symbols, Cost() if cost is None else cost, scored=decoder.scored)
         self.context: Any = None
         self.state: State | None = None  # of the rows under way; None before the first have joined
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each of them is known

@@ -32,6 +32,7 @@ class Reader:
     symbols: Symbols
     cost: Cost
     banned: Tensor | None = None  # what may never be written, learnt at the first look
+    scored: bool = True  # is log p of the proposed symbols wanted, even if no decision reads it?
     at_most: bool = False  # asked for more best symbols than there are: give all there are
     width: int = field(init=False)  # |V|, as the model says, or learnt at the first look
 
@@ -75,6 +76,8 @@ class Reader:
 
         token, logp = spread("token", state.mask_id), spread("logp")
         assert token is not None and logp is not None
+        if not (self.scored or reads or top):
+            logp = torch.full_like(logp, torch.nan)  # whether or not it was found on the way
         if "hidden" in reads and everything is None:
             everything = hidden.new_zeros(*tokens.shape, hidden.shape[-1])
             everything[n, i] = hidden
@@ -159,6 +162,9 @@ class Reader:
         if "hidden" in reads:
             self._has_hidden()
         self.cost.head_rows += n.numel()
+        if not (self.scored or reads or top) and (found := self._likeliest(hidden, state, n, i)) is not None:
+            yield found
+            return
         if (found := self._best(hidden, state, tokens, n, i, reads, top)) is not None:
             yield found
             return
@@ -221,6 +227,18 @@ class Reader:
             out["full"] = logp
         return out
 
+    def _likeliest(self, hidden: Tensor, state: State, n: Tensor, i: Tensor) -> dict[str, Tensor] | None:
+        """The most probable symbols and nothing of the others, where the model knows them without giving logits."""
+        plain = self.symbols.greedy and self.symbols.allowed is None
+        if not (plain and self.width and hasattr(self.model, "likeliest")):
+            return None
+        found = self.model.likeliest(hidden, self._banned(state, hidden))
+        if found is None:
+            return None
+        token, top = found
+        self._check(top, state, n, i)
+        return {"token": token, "logp": top}  # which nobody reads
+
     def _best(
         self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> dict[str, Tensor] | None:
@@ -243,7 +261,7 @@ class Reader:
         return self.banned
 
     def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
-        """log Σ exp (m,) of each entry's logits must be that of a distribution."""
+        """log Σ exp (m,) of each entry's logits, or the largest of them, must be that of a distribution."""
         low, high = [lse.item()] * 2 if len(lse) == 1 else (x.item() for x in lse.aminmax())  # NaN if any is
         if not (low >= NEVER / 2 and high < torch.inf):
             m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])

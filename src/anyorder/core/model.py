@@ -56,6 +56,8 @@ class Model(Protocol):
     `best(hidden, banned, never, now)`: `token`, the most probable symbol, its `logp`, `log_sum` = log Σ exp of the
     logits, and `entropy`, (M,) each, where logits of the symbols `banned` are `never`; and `current`, log p of the
     symbols `now` (M,) as if nothing were banned, unless that is None. It may say None: then logits are looked at.
+    One that finds the most probable symbol alone for less has `likeliest(hidden, banned)`: the symbol and its logit,
+    (M,) each, or None as before; it is asked where nobody reads log p.
     One that says how many symbols it knows, `vocabulary`, is asked so from its first pass on.
     """
 

@@ -270,3 +270,7 @@ class Autoregressive(nn.Module):
     def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
         """What `Transformer.best` says."""
         return self.decoder.best(hidden, banned, never, now)
+
+    def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What `Transformer.likeliest` says."""
+        return self.decoder.likeliest(hidden, banned)

@@ -103,3 +103,7 @@ class MaskedTranslation(nn.Module):
     def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
         """What `Transformer.best` says."""
         return self.transformer.best(hidden, banned, never, now)
+
+    def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
+        """What `Transformer.likeliest` says."""
+        return self.transformer.likeliest(hidden, banned)

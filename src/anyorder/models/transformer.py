@@ -149,6 +149,10 @@ class Transformer(nn.Module):
         """
         return self.head.best(hidden, banned, never, now) if isinstance(self.head, InPanels) else None
 
+    def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The most probable symbol of each state (M, D) but for those `banned`, and its logit; None as for `best`."""
+        return self.head.likeliest(hidden, banned) if isinstance(self.head, InPanels) else None
+
 
 def at_columns(x: Tensor, columns: Columns) -> Tensor:
     """x (N, L, D) at columns: (N, C, D)."""

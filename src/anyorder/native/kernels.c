@@ -1,5 +1,5 @@
-/* Kernels of a Transformer in float32 for one core: linear maps, the best of many symbols, all layers of a pass, and of
-   a step with a cache, in one call.
+/* Kernels of a Transformer in float32 for one core: linear maps, the best of many symbols with what is known of the
+   others or alone, all layers of a pass, and of a step with a cache, in one call.
 
    Vectors are GCC's and Clang's own (8 floats; the compiler makes of them what the machine has), so that there is one
    text for all machines; on x86-64 it is compiled for AVX2 and FMA, and whoever loads it asks `usable` first.
@@ -20,6 +20,9 @@
 #elif defined(__x86_64__)
 #pragma GCC target("avx2,fma")
 #endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 typedef float v8 __attribute__((vector_size(32)));
@@ -31,7 +34,7 @@ typedef int64_t len;
 #define UNROLL _Pragma("GCC unroll 8")
 #define LOAD(from) ((v8)(*(const anywhere *)(from)))
 #define STORE(to, x) (*(anywhere *)(to) = (x))
-enum { VERSION = 1 }; /* of the functions and of what they take, as in library.py */
+enum { VERSION = 2 }; /* of the functions and of what they take, as in library.py */
 enum { PANEL = 16, TILE = 6 }; /* outputs of a panel, rows of a tile */
 enum { ROWS = 120, STRETCH = 512 }; /* rows that go through all layers at once; symbols that are looked at together */
 
@@ -106,15 +109,16 @@ int linear(const float *x, len apart, len rows, len inputs, const float *w, cons
     for (; n < outputs; n += PANEL) {
         const float *panel = w + n * inputs, *from = x;
         float *to = y + n;
-        len m = 0;
-        for (; m + TILE <= rows; m += TILE, from += TILE * apart, to += TILE * outputs_apart)
-            tile(TILE, 1, from, apart, panel, inputs, b + n, to, outputs_apart);
-        switch (rows - m) {
-        case 1: tile(1, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
-        case 2: tile(2, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
-        case 3: tile(3, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
-        case 4: tile(4, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
-        case 5: tile(5, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+        for (len left = rows, some; left; left -= some, from += some * apart, to += some * outputs_apart) {
+            some = left >= 2 * TILE || left <= TILE ? left : (left + 1) / 2; /* the last two tiles are alike */
+            switch (some) {
+            case 1: tile(1, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+            case 2: tile(2, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+            case 3: tile(3, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+            case 4: tile(4, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+            case 5: tile(5, 1, from, apart, panel, inputs, b + n, to, outputs_apart); break;
+            default: some = TILE, tile(TILE, 1, from, apart, panel, inputs, b + n, to, outputs_apart);
+            }
         }
     }
     return 1;
@@ -185,6 +189,194 @@ int best(const float *x, len rows, len inputs, const float *w, const float *b, l
     free(logits);
     return 1;
 }
+
+/* The largest of the logits x w + b of each row, and the first symbol that has it. Returns 0 if there was no memory. */
+static int highest(const float *x, len rows, len inputs, const float *w, const float *b, len outputs, len *token, float *top) {
+    float *logits = malloc(sizeof(float) * ROWS * STRETCH);
+    if (!logits) return 0;
+    for (len first = 0; first < rows; first += ROWS) {
+        len some = rows - first < ROWS ? rows - first : ROWS;
+        for (len r = first; r < first + some; r++) token[r] = 0, top[r] = -INFINITY;
+        for (len n = 0; n < outputs; n += STRETCH) {
+            len width = outputs - n < STRETCH ? outputs - n : STRETCH;
+            linear(x + first * inputs, inputs, some, inputs, w + n * inputs, b + n, width, logits, width);
+            for (len r = 0; r < some; r++)
+                for (len j = 0; j < width; j++)
+                    if (logits[r * width + j] > top[first + r]) top[first + r] = logits[r * width + j], token[first + r] = n + j;
+        }
+    }
+    free(logits);
+    return 1;
+}
+
+/* Weights as whole numbers of steps, w = step q + rest with |q| <= HALF - 1: q in panels (outputs / PANEL, inputs / 4,
+   PANEL, 4), and (outputs) each the step, |w|, |rest| and HALF times the sum of q. */
+typedef struct {
+    const int8_t *q;
+    const float *step, *size, *lost;
+    const int32_t *half;
+} whole;
+
+enum { HALF = 64, DOUBTS = 128 }; /* symbols of a row that there is room for while they may be the best */
+enum { SOME = 60, FOUR = 4 }; /* rows that are looked at together, rows of a tile of whole numbers */
+
+/* Biases with which a banned symbol is never the best. NULL if there was no memory. */
+static float *allowed(const float *b, len outputs, const len *banned, len bans) {
+    float *bias = malloc(sizeof(float) * outputs);
+    if (!bias) return NULL;
+    memcpy(bias, b, sizeof(float) * outputs);
+    for (len i = 0; i < bans; i++)
+        if (banned[i] >= 0 && banned[i] < outputs) bias[banned[i]] = -1e30f;
+    return bias;
+}
+
+#if defined(__x86_64__)
+/* R rows of bytes times a panel of whole numbers. Four products of a byte and a weight, 127 * 63 each at most, fit into
+   16 bits. */
+INLINE void whole_tile(const int R, const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i total[FOUR][2];
+    UNROLL for (int r = 0; r < R; r++) total[r][0] = total[r][1] = _mm256_setzero_si256();
+    for (len k = 0; k < inputs; k += 8, q += 8 * PANEL) {
+        const __m256i *w = (const __m256i *)q;
+        UNROLL for (int r = 0; r < R; r++) {
+            int32_t four[2];
+            memcpy(four, x + r * inputs + k, 8);
+            __m256i a = _mm256_set1_epi32(four[0]), b = _mm256_set1_epi32(four[1]);
+            UNROLL for (int p = 0; p < 2; p++) {
+                __m256i both = _mm256_add_epi16(_mm256_maddubs_epi16(a, _mm256_loadu_si256(w + p)),
+                                                _mm256_maddubs_epi16(b, _mm256_loadu_si256(w + 2 + p)));
+                total[r][p] = _mm256_add_epi32(total[r][p], _mm256_madd_epi16(both, ones));
+            }
+        }
+    }
+    UNROLL for (int r = 0; r < R; r++) y[r][0] = (i8)total[r][0], y[r][1] = (i8)total[r][1];
+}
+
+/* Functions of their own: sums stay in registers. */
+static __attribute__((noinline)) void four_rows(const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
+    whole_tile(FOUR, x, inputs, q, y);
+}
+static __attribute__((noinline)) void one_row(const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
+    whole_tile(1, x, inputs, q, y);
+}
+
+typedef struct {
+    float step, lost, size; /* x = step q + rest: the step, |rest| and what sums in float32 lose, |step q| */
+    float least; /* the best logit is not below this */
+    int doubts; /* symbols that may be the best: so many; beyond DOUBTS there was no room */
+    int32_t symbol[DOUBTS];
+    float most[DOUBTS]; /* what their logits are at the most */
+} seen;
+
+/* A row as whole numbers, HALF more than they are, in bytes. */
+static void in_steps(const float *x, len inputs, float lost, uint8_t *q, seen *row) {
+    float top = 0;
+    double rest = 0, size = 0, all_of_it = 0;
+    for (len k = 0; k < inputs; k++) top = fabsf(x[k]) > top ? fabsf(x[k]) : top;
+    float step = top > 0 ? top / (HALF - 1) : 1;
+    for (len k = 0; k < inputs; k++) {
+        int here = (int)lrintf(x[k] / step);
+        float left = x[k] - step * here;
+        q[k] = (uint8_t)(here + HALF);
+        rest += left * left, size += here * here, all_of_it += x[k] * x[k];
+    }
+    row->step = step, row->least = -INFINITY, row->doubts = 0;
+    row->lost = (float)(sqrt(rest) * 1.0001 + lost * sqrt(all_of_it)), row->size = (float)(step * sqrt(size) * 1.0001);
+}
+
+/* One more symbol may be the best. Those that no longer can be are dropped for want of room. */
+static void doubt(seen *row, len symbol, float most) {
+    if (row->doubts == DOUBTS) {
+        int left = 0;
+        for (int d = 0; d < DOUBTS; d++)
+            if (row->most[d] >= row->least) row->symbol[left] = row->symbol[d], row->most[left++] = row->most[d];
+        row->doubts = left < DOUBTS ? left : DOUBTS + 1;
+    }
+    if (row->doubts < DOUBTS) row->symbol[row->doubts] = (int32_t)symbol, row->most[row->doubts++] = most;
+}
+
+/* R rows and the symbols n … n + width: which of them may be the best? With x = x' + dx and w = w' + dw, x' and w' whole
+   numbers of steps, |x w - x' w'| <= |dx| |w| + |x'| |dw|. */
+INLINE void compared(const int R, seen *row, const uint8_t *x, len inputs, const whole *w, const float *b, len n, len width,
+                     float lost) {
+    v8 low[FOUR], high[FOUR];
+    float upper[FOUR][STRETCH];
+    UNROLL for (int r = 0; r < R; r++) low[r] = high[r] = all(-INFINITY);
+    for (len j = 0; j < width; j += PANEL) {
+        i8 total[FOUR][2];
+        (R == 1 ? one_row : four_rows)(x, inputs, w->q + (n + j) * inputs, total);
+        UNROLL for (int p = 0; p < 2; p++) {
+            len at = n + j + 8 * p;
+            i8 half = (i8)_mm256_loadu_si256((const __m256i *)(w->half + at));
+            v8 step = LOAD(w->step + at), size = LOAD(w->size + at), rest = LOAD(w->lost + at), bias = LOAD(b + at);
+            UNROLL for (int r = 0; r < R; r++) {
+                v8 about = __builtin_convertvector(total[r][p] - half, v8) * (step * all(row[r].step)) + bias;
+                v8 rounded = (v8)_mm256_andnot_ps(_mm256_set1_ps(-0.0f), (__m256)about) * all(lost);
+                v8 by = all(row[r].lost) * size + all(row[r].size) * rest + rounded, most = about + by;
+                low[r] = (v8)_mm256_max_ps((__m256)low[r], (__m256)(about - by));
+                high[r] = (v8)_mm256_max_ps((__m256)high[r], (__m256)most);
+                STORE(upper[r] + j + 8 * p, most);
+            }
+        }
+    }
+    for (int r = 0; r < R; r++, row++) {
+        float least = largest(low[r]);
+        row->least = least > row->least ? least : row->least;
+        if (largest(high[r]) < row->least) continue;
+        for (len j = 0; j < width; j++)
+            if (upper[r][j] >= row->least) doubt(row, n + j, upper[r][j]);
+    }
+}
+
+/* The most probable of the symbols whose logits are x w + b, and its logit, (rows,) each: the same as `best` says, to the
+   last bit. Few symbols come into question, and bounds from whole numbers tell which: only those are computed. Where
+   they cannot tell, all are. Symbols that are `banned` are none. Inputs are a multiple of 8. Returns 0 if there was no
+   memory. */
+int likeliest(const float *x, len rows, len inputs, const float *w, const float *b, len outputs, const whole *steps,
+              const len *banned, len bans, len *token, float *top) {
+    float *bias = allowed(b, outputs, banned, bans), lost = (float)(inputs + 16) / (1 << 23);
+    uint8_t *q = malloc(SOME * inputs);
+    int done = bias && q;
+    for (len first = 0; first < rows && done; first += SOME) {
+        len some = rows - first < SOME ? rows - first : SOME;
+        const float *from = x + first * inputs;
+        seen row[SOME];
+        for (len r = 0; r < some; r++) in_steps(from + r * inputs, inputs, lost, q + r * inputs, row + r);
+        for (len n = 0; n < outputs; n += STRETCH) {
+            len r = 0, width = outputs - n < STRETCH ? outputs - n : STRETCH;
+            for (; r + FOUR <= some; r += FOUR) compared(FOUR, row + r, q + r * inputs, inputs, steps, bias, n, width, lost);
+            for (; r < some; r++) compared(1, row + r, q + r * inputs, inputs, steps, bias, n, width, lost);
+        }
+        for (len r = 0; r < some; r++, from += inputs) {
+            float panel[PANEL], most = -INFINITY;
+            len laid = -1, best = 0;
+            for (int d = 0; d < row[r].doubts && row[r].doubts <= DOUBTS; d++) {
+                len symbol = row[r].symbol[d], at = symbol / PANEL * PANEL;
+                if (row[r].most[d] < row[r].least) continue;
+                if (at != laid) tile(1, 1, from, 0, w + at * inputs, inputs, bias + at, panel, 0);
+                laid = at;
+                if (panel[symbol - at] > most) most = panel[symbol - at], best = symbol;
+            }
+            token[first + r] = best, top[first + r] = most;
+            if (!(most > -INFINITY)) /* no bounds: too many in doubt, or no numbers */
+                done &= highest(from, 1, inputs, w, bias, outputs, token + first + r, top + first + r);
+        }
+    }
+    free(bias);
+    free(q);
+    return done;
+}
+#else /* whole numbers are no faster without instructions for them */
+int likeliest(const float *x, len rows, len inputs, const float *w, const float *b, len outputs, const whole *steps,
+              const len *banned, len bans, len *token, float *top) {
+    float *bias = allowed(b, outputs, banned, bans);
+    (void)steps;
+    int done = bias && highest(x, rows, inputs, w, bias, outputs, token, top);
+    free(bias);
+    return done;
+}
+#endif
 
 /* Layer norm of one row. */
 INLINE void norm(const float *x, const float *scale, const float *shift, float eps, len dim, float *y) {

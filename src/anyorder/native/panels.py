@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from anyorder.native.library import kernels
 from anyorder.native.share import shared
+from anyorder.native.steps import Steps
 
 PANEL = 16  # outputs whose weights lie together, as in kernels.c
 
@@ -28,6 +30,7 @@ class InPanels(nn.Linear):
     """A linear map, the same but for rounding. Its weights are kept twice: as they were, and in panels."""
 
     _panels: tuple[tuple[int, int], Tensor] | None = None
+    _steps: tuple[tuple[int, int], Steps | None] | None = None
 
     @staticmethod
     def possible(linear: nn.Linear) -> bool:
@@ -50,6 +53,15 @@ class InPanels(nn.Linear):
         if kept is None or kept[0] != version(w):
             laid = w.detach().reshape(-1, PANEL, w.shape[1]).transpose(1, 2).contiguous()
             self._panels = kept = version(w), laid
+        return kept[1]
+
+    @property
+    def steps(self) -> Steps | None:
+        """The weights in whole numbers of steps; None where they cannot be; made anew when the weights have changed."""
+        w = self.weight
+        kept = self._steps
+        if kept is None or kept[0] != version(w):
+            self._steps = kept = version(w), Steps(w, PANEL) if Steps.possible(w) else None
         return kept[1]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,13 +108,33 @@ class InPanels(nn.Linear):
         shared(len(x), inputs * outputs, rows)
         return Best(token, logp, log_sum, entropy, None if now is None else current)
 
+    def likeliest(self, x: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Of states (M, in) the output with the largest logit and that logit, (M,) each: the token that `best` finds.
+
+        Most logits are never computed. None: torch has to do it. Outputs that are `banned` (int64) are none.
+        """
+        steps = self.steps if self._fits(x) else None
+        if steps is None:
+            return None
+        x, inputs, outputs = x.contiguous(), self.in_features, self.out_features
+        token, top, laid = banned.new_empty(len(x)), x.new_empty(len(x)), self.panels
+        w, b, a, run = laid.data_ptr(), self.bias.data_ptr(), x.data_ptr(), kernels().likeliest
+        about, bans, first, second = ctypes.byref(steps), banned.data_ptr(), token.data_ptr(), top.data_ptr()
+
+        def rows(i: int, j: int) -> int:
+            to = first + 8 * i, second + 4 * i
+            return run(a + 4 * i * inputs, j - i, inputs, w, b, outputs, about, bans, len(banned), *to)  # type: ignore[no-any-return]
+
+        shared(len(x), inputs * outputs // 2, rows)
+        return token, top
+
     def _fits(self, x: Tensor) -> bool:
         """Is this for a kernel: no gradient goes through it, and it is as wide as what will be read?"""
         return not torch.is_grad_enabled() and by_kernels(x) and x.shape[-1] == self.in_features
 
     def __getstate__(self) -> dict[str, Any]:
         """A copy lays its own."""
-        return self.__dict__ | {"_panels": None}
+        return self.__dict__ | {"_panels": None, "_steps": None}
 
 
 def by_kernels(x: Tensor) -> bool:

@@ -39,18 +39,25 @@ class Served(Generator):
         self.inner, self.engine = inner, engine
 
     def write(
-        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+        self,
+        inputs: Sequence[Input],
+        plan: Plan,
+        *,
+        keep: bool = False,
+        scores: bool = True,
+        progress: Progress = silent,
     ) -> list[list[list[Hypothesis]]]:
         """As everywhere; with `keep` rows share batches only from left to right, where what each costs is known."""
         carrier, plan = self.inner.carried_by(plan, inputs)
-        decoders = [(one, carrier.decoder(one)) for one in plan.each]
+        scores = scores or keep
+        decoders = carrier.decoders(inputs, plan, scores)
         for _, decoder in decoders:
             self._check(decoder)
         if not inputs:
             return []
         expected(carrier, inputs, decoders, keep).allow(plan, self.name)
         passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
-        task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, passes)
+        task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, scores, passes)
         written: list[list[list[Hypothesis]]] = self._ask(task)
         meters = self.engine.meters.tokens
         meters.labels("read").inc(sum(len(one.source) for one in inputs))
@@ -128,6 +135,7 @@ class _Write:
     plan: Plan
     listener: Listener | None
     keep: bool
+    scores: bool
     passes: int  # that it is expected to take
     parts: list[Part] = field(default_factory=list)
     pieces: list[_Piece] = field(default_factory=list)
@@ -159,10 +167,10 @@ class _Write:
         """Rows of a batch that are this task's: a part for every order; where paths are kept, for every row."""
         groups = [([row], [n]) for row, n in zip(rows, inputs, strict=True)] if self.keep else [(rows, inputs)]
         for own, which in groups:
-            for one in self.plan.each:
-                self._add(one, batch, own, which)
+            for one, decoder in self.generator.decoders(self.inputs, self.plan, self.scores):
+                self._add(one, decoder, batch, own, which)
 
-    def _add(self, one: Plan, batch: Batch, own: list[int], inputs: list[int]) -> None:
+    def _add(self, one: Plan, decoder: Decoder, batch: Batch, own: list[int], inputs: list[int]) -> None:
         generator, search, known = self.generator, one.search, sum(map(len, self.parts))
         order = one.writing.order
         learned = id(generator.learned.get(order)) if isinstance(order, str) else None
@@ -170,8 +178,8 @@ class _Write:
         apart = kept and (kept.shared or object())
         words = replace(one.writing, seed=0)
         part = Part(
-            (id(generator.model), words, search.beam, search.positions, learned, apart), generator.model,
-            generator.decoder(one), batch.context, batch.state, own, range(known, known + len(own)), search.beam,
+            (id(generator.model), words, search.beam, search.positions, learned, decoder.scored, apart),
+            generator.model, decoder, batch.context, batch.state, own, range(known, known + len(own)), search.beam,
             search.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)

@@ -105,17 +105,23 @@ class Generator:
     # ------------------------------------------------------------------ all at once
 
     def generate(
-        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+        self,
+        inputs: Sequence[Input],
+        plan: Plan,
+        *,
+        keep: bool = False,
+        scores: bool = True,
+        progress: Progress = silent,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each input, of all its canvases and all orders of the plan, polished if asked.
 
-        `keep` keeps their paths, for traces: canvases are then written one at a time. `progress` hears of every input
-        that is finished.
+        `keep` keeps their paths, for traces: canvases are then written one at a time. Without `scores` a text that is
+        not compared with others may have none (NaN), which is faster. `progress` hears of every input that is finished.
         """
         polish = plan.choosing.polish > 0
         if polish and self.causal:
             raise PlanError(f"{self.name} writes from left to right only: it cannot write a part anew (polish)")
-        written = self.write(inputs, plan, keep=keep, progress=silent if polish else progress)
+        written = self.write(inputs, plan, keep=keep, scores=scores, progress=silent if polish else progress)
         found = [[h for some in each for h in some] for each in written]
         if not polish:
             return found
@@ -124,13 +130,19 @@ class Generator:
         return polished(self, inputs, found, plan, progress)
 
     def write(
-        self, inputs: Sequence[Input], plan: Plan, *, keep: bool = False, progress: Progress = silent
+        self,
+        inputs: Sequence[Input],
+        plan: Plan,
+        *,
+        keep: bool = False,
+        scores: bool = True,
+        progress: Progress = silent,
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
         carrier, plan = self.carried_by(plan, inputs)
         if carrier is not self:
-            return carrier.write(inputs, plan, keep=keep, progress=progress)
-        decoders = [(one, self.decoder(one)) for one in plan.each]
+            return carrier.write(inputs, plan, keep=keep, scores=scores, progress=progress)
+        decoders = self.decoders(inputs, plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
 
@@ -152,6 +164,13 @@ class Generator:
                 left.subtract(part.inputs)
                 progress(sum(not left[i] for i in part.inputs))
         return out
+
+    def decoders(self, inputs: Sequence[Input], plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
+        """The composition of each order; without `scores` only a hypothesis that is compared with others is scored."""
+        canvases = 1 if self.causal else plan.search.lengths
+        one = len(plan.each) == 1 and all((len(i.canvases) or canvases) == 1 for i in inputs)
+        scored = scores or not one or plan.search.searches or plan.choosing.polish > 0
+        return [(each, replace(self.decoder(each), scored=scored)) for each in plan.each]
 
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
         recipe = ("autoregressive" if self.causal else plan.writing.name) if keep else None

@@ -18,7 +18,7 @@ class Hypothesis:
     ids: tuple[int, ...]
     tokens: tuple[str, ...]
     logp: tuple[float, ...]  # log p of each symbol when it was written
-    score: float  # what candidates are ranked by: the chosen score divided by the length
+    score: float  # what candidates are ranked by: the chosen score divided by the length; NaN if none was asked for
     path_score: float  # log p(G|X)
     log_length: float  # log p(L|X)
     path: Path | None = field(default=None, repr=False, compare=False)  # how it was written, where that was kept

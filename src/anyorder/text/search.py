@@ -73,5 +73,5 @@ def search(
 
 def alive(found: Found) -> list[tuple[int, int]]:
     """(row, k) of every hypothesis that exists."""
-    rows: list[list[int]] = (found.score > -torch.inf).nonzero().tolist()
+    rows: list[list[int]] = (found.score != -torch.inf).nonzero().tolist()  # it may be NaN, where none was asked for
     return [(n, k) for n, k in rows]

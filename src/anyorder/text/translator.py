@@ -98,6 +98,7 @@ class Translator:
         source: str | None = None,
         plan: Plan | None = None,
         traced: bool = False,
+        scores: bool = True,
         progress: Progress = silent,
         **options: Any,
     ) -> Translation | list[Translation]:
@@ -105,21 +106,29 @@ class Translator:
 
         Options are those of `Plan.of` (order, steps, beam, lengths, rescore …), or a `plan`. An empty text gives an
         empty translation; one that cannot be translated has its reason in `error`. `traced` records how each best
-        translation came about, in `trace`.
+        translation came about, in `trace`. Without `scores` a translation that is chosen from no others may have none
+        (NaN), which is faster.
         """
         takes = (*ONE, "nbest") if traced else OPTIONS
         made = planned("a traced translation" if traced else "translate", takes, plan, options)
         many = [texts] if isinstance(texts, str) else list(texts)
-        found = self._many(many, to, source, made, traced, progress)
+        found = self._many(many, to, source, made, traced, scores, progress)
         return found[0] if isinstance(texts, str) else found
 
     def translate_stream(
-        self, lines: Iterable[str], to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
+        self,
+        lines: Iterable[str],
+        to: str,
+        *,
+        source: str | None = None,
+        plan: Plan | None = None,
+        scores: bool = True,
+        **options: Any,
     ) -> Iterator[Translation]:
         """Translations of a long stream, in order, in bounded memory."""
         made, iterator, size = planned("translate_stream", OPTIONS, plan, options), iter(lines), FIRST_WINDOW
         while window := [line.rstrip("\r\n") for line in itertools.islice(iterator, size)]:
-            yield from self._many(window, to, source, made, False, silent)
+            yield from self._many(window, to, source, made, False, scores, silent)
             size = min(2 * size, WINDOW)
 
     def stream(self, text: str, to: str, *, source: str | None = None, **options: Any) -> Iterator[Moment]:
@@ -145,7 +154,7 @@ class Translator:
     ) -> Trace:
         """How the best translation of `text` came about, step by step, with alternatives."""
         made = planned("trace", ONE, plan, options)
-        found = self._many([text], to, source, made, True, silent)[0]
+        found = self._many([text], to, source, made, True, True, silent)[0]
         if found.trace is None:
             raise TextError(found.error or f"nothing to translate in {text!r}")
         return found.trace
@@ -211,13 +220,13 @@ class Translator:
     # ------------------------------------------------------------------ one list of texts
 
     def _many(
-        self, texts: list[str], to: str, source: str | None, plan: Plan, traced: bool, progress: Progress
+        self, texts: list[str], to: str, source: str | None, plan: Plan, traced: bool, scores: bool, progress: Progress
     ) -> list[Translation]:
         inputs, problems = self._inputs(texts, to, source)
         out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
         progress(len(texts) - len(inputs))
         generator = self.generator(to, source)
-        found = generator.generate(list(inputs.values()), plan, keep=traced, progress=progress)
+        found = generator.generate(list(inputs.values()), plan, keep=traced, scores=scores, progress=progress)
         for n, hypotheses in zip(inputs, found, strict=True):
             best = self._best(hypotheses, plan.choosing.nbest, to)
             trace = self._traced(best[0], texts[n], inputs[n], self.direction(to, source)) if traced and best else None

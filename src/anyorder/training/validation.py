@@ -23,7 +23,7 @@ def plan_of(model: Any, beam_size: int = 1) -> Plan:
 
 def best_ids(generator: Generator, sources: Sequence[Sequence[int]], plan: Plan) -> list[list[int]]:
     """The translation of each source, without delimiters."""
-    found = generator.generate([Input(tuple(source)) for source in sources], plan)
+    found = generator.generate([Input(tuple(source)) for source in sources], plan, scores=False)
     return [list(max(some, key=lambda h: h.score).ids) for some in found]
 
 

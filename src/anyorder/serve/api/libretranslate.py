@@ -97,7 +97,7 @@ def routes(server: Server) -> APIRouter:
             for some, source, _ in found:
                 if source != asked.target:
                     flat.setdefault(source, []).extend(some)
-            done = {source: iter(model.translate(some, asked.target, source=source, plan=made))
+            done = {source: iter(model.translate(some, asked.target, source=source, plan=made, scores=False))
                     for source, some in flat.items()}  # fmt: skip
             for some, source, likely in found:
                 same = source == asked.target  # nothing to translate
