@@ -25,7 +25,8 @@ def average(folders: Sequence[ModelFolder], out: str | Path, half: bool = False)
     if len({folder.path.resolve() for folder in folders}) < 2:
         raise ModelError("a mean is of two models or more")
     first = folders[0]
-    models = [_checked(folder) for folder in folders]
+    loaded = {folder.path.resolve(): _checked(folder) for folder in {f.path.resolve(): f for f in folders}.values()}
+    models = [loaded[folder.path.resolve()] for folder in folders]
     weights = [own_weights(model) for model in models]
     tokenizer = first.tokenizer()
     for folder, model, theirs in zip(folders[1:], models[1:], weights[1:], strict=True):

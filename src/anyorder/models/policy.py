@@ -17,7 +17,6 @@ and one at least. Without γ (`crowding`) each is decided by itself; with it, ne
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -27,16 +26,10 @@ from torch import Tensor, nn
 from anyorder.core.count import ONE, Count, Ranked
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
-from anyorder.errors import ModelError
-from anyorder.files import write_whole
+from anyorder.models.policy_file import PolicyError, read_policy, write_policy
 
-KIND = "anyorder-policy"
 APART = 16  # width of r_d, what a policy knows of a distance d between candidates
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
-
-
-class PolicyError(ModelError):
-    """A policy file that cannot be used, or not with this model."""
 
 
 class Inputs(NamedTuple):
@@ -247,42 +240,17 @@ class Policy(nn.Module, Order):
 
     def save(self, path: str | Path) -> None:
         """Write weights and settings as safetensors."""
-        from safetensors.torch import save
-
         settings = {
-            "width": self.width,
-            "history": self.history,
-            "hidden": self.inner.out_features,
-            "features": self.features,
-            "attention": self.attention,
-            "distances": self.distances,
-            "several": self.several,
-            "crowding": self.crowding,
-            "about": self.about,
-        }
-        weights = {k: v.detach().contiguous() for k, v in self.state_dict().items()}
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        metadata = {"kind": KIND, "format": "1", "settings": json.dumps(settings)}
-        write_whole(path, save(weights, metadata))
+            "width": self.width, "history": self.history, "hidden": self.inner.out_features, "features": self.features,
+            "attention": self.attention, "distances": self.distances, "several": self.several,
+            "crowding": self.crowding, "about": self.about,
+        }  # fmt: skip
+        write_policy(path, settings, self.state_dict())
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a policy that `save` wrote."""
-        from safetensors import safe_open
-
-        try:
-            with safe_open(str(path), "pt") as file:
-                meta = file.metadata() or {}
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except FileNotFoundError:
-            raise PolicyError(f"no policy file {path}: train one with `anyorder train policy.toml`") from None
-        except Exception as error:
-            raise PolicyError(f"{path} is not a safetensors file: {error}") from None
-        if meta.get("kind") != KIND:
-            raise PolicyError(f"{path} holds no policy (its kind is {meta.get('kind', 'not given')!r})")
-        if meta.get("format") != "1":
-            raise PolicyError(f"{path} has policy format {meta.get('format')!r}, this version reads format 1")
-        settings = json.loads(meta["settings"])
+        settings, weights = read_policy(path)
         policy = cls(**settings | {"features": tuple(settings["features"])})
         policy.load_state_dict(weights)
         return policy.eval()

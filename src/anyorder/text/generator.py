@@ -33,10 +33,10 @@ from anyorder.text import scoring
 from anyorder.text.batching import Progress, padded, seeds, silent, windows
 from anyorder.text.effort import expected
 from anyorder.text.parts import cached_rows, like_rows
-from anyorder.text.plan import WHOLE, Choosing, Plan, check_causal
+from anyorder.text.plan import Choosing, Plan, check_causal
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once, open_end
-from anyorder.text.search import Found, alive, search
+from anyorder.text.search import Found, search
 from anyorder.text.writing import COMPOSED, FORWARDS
 
 _METER = Lock()  # batches that run side by side add to one cost
@@ -260,27 +260,7 @@ class Generator:
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""
-        skip = () if self.direction is None else (self.model.pad_id, self.model.special.eos)
-        where, sums = alive(found), found.logp.sum(-1)
-        each: list[Hypothesis] = []
-        for n, k in where:
-            ids = tuple(i for i in found.tokens[n, k, : len(batch.canvases[n].tokens)].tolist() if i not in skip)
-            logp, prior = tuple(found.logp[n, k, : len(ids)].tolist()), batch.canvases[n].log_length
-            path, score = None if found.path is None else found.path(k), float(found.score[n, k])
-            stands = plan.choosing.rescore == "written" and not self.causal  # the path of the symbols that still stand
-            worth = plan.choosing.of(prior + float(sums[n, k]) if stands else score, len(ids) + self.causal)
-            each.append(Hypothesis("", ids, (), logp, worth, score, prior, path))
-        if plan.choosing.rescore in WHOLE:
-            pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
-            scores = self.judge(pairs, plan.choosing)
-            each = [replace(h, score=score) for h, score in zip(each, scores, strict=True)]
-        elif plan.choosing.rescore == "marginal":
-            scores = scoring.marginals(self, batch, found, where, plan)
-            each = [replace(h, score=plan.choosing.of(s, len(h.ids))) for h, s in zip(each, scores, strict=True)]
-        out: list[list[Hypothesis]] = [[] for _ in batch.canvases]
-        for (n, _), h in zip(where, each, strict=True):
-            out[n].append(h)
-        return out
+        return scoring.hypotheses(self, batch, found, plan)
 
     # ------------------------------------------------------------------ scores of whole texts
 

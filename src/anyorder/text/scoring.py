@@ -1,8 +1,9 @@
-"""Scores of whole texts, however they were written: log p of each symbol, and Monte Carlo log p(Y|X)."""
+"""What was found becomes hypotheses with scores: of their paths, or of whole texts, however they were written."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from anyorder.core import Cost, begin, marginal, token_scores
 from anyorder.text.batching import batches, padded
+from anyorder.text.plan import WHOLE
+from anyorder.text.results import Hypothesis
+from anyorder.text.search import alive
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
@@ -18,6 +22,31 @@ if TYPE_CHECKING:
     from anyorder.text.search import Found
 
 AROUND = 4  # symbols that a model may put around a source and a target
+
+
+def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
+    """What was found on each row of a batch, with the score that the plan chooses by."""
+    model, choosing, where = generator.model, plan.choosing, alive(found)
+    skip = () if generator.direction is None else (model.pad_id, model.special.eos)
+    numbers = (found.tokens, found.logp, found.score, found.logp.sum(-1))
+    tokens, logp, score, sums = (x.tolist() for x in numbers)  # all at once
+    stands = choosing.rescore == "written" and not generator.causal  # the path of the symbols that still stand
+    each: list[Hypothesis] = []
+    for n, k in where:
+        canvas, path = batch.canvases[n], None if found.path is None else found.path(k)
+        ids, prior = tuple(i for i in tokens[n][k][: len(canvas.tokens)] if i not in skip), canvas.log_length
+        worth = choosing.of(prior + sums[n][k] if stands else score[n][k], len(ids) + generator.causal)
+        each.append(Hypothesis("", ids, (), tuple(logp[n][k][: len(ids)]), worth, score[n][k], prior, path))
+    if choosing.rescore in WHOLE:
+        pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
+        each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, choosing), strict=True)]
+    elif choosing.rescore == "marginal":
+        values = marginals(generator, batch, found, where, plan)
+        each = [replace(h, score=choosing.of(s, len(h.ids))) for h, s in zip(each, values, strict=True)]
+    out: list[list[Hypothesis]] = [[] for _ in batch.canvases]
+    for (n, _), h in zip(where, each, strict=True):
+        out[n].append(h)
+    return out
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
