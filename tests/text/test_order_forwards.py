@@ -68,6 +68,7 @@ CHOSEN = [
     {"beam": 3, "nbest": 2}, {"order": "left2right", "lengths": 3}, {"order": "uniform | left2right", "lengths": 1},
     {"order": "easy-first", "lengths": 1}, {"order": "mask-predict(3)", "lengths": 2, "rescore": "forwards"},
     {"order": "mask-predict(2)", "lengths": 1, "rescore": "forwards", "polish": 1},
+    {"order": "mask-predict(3)", "lengths": 1}, {"order": "left2right", "lengths": 1}, {"steps": "2L", "lengths": 1},
 ]  # fmt: skip
 
 

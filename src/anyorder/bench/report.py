@@ -83,7 +83,8 @@ def _opening(translator: Any, asked: Asked, sentences: int) -> str:
     return (
         "# Speed\n\n"
         f"Written by `anyorder bench`: model `{translator.name}`, {sentences} sentences with {LENGTHS} target lengths "
-        f"each in bulk, medians of {asked.repeats} rounds, of seconds and of ratios{paper}. "
+        f"each in bulk, medians of {asked.repeats} rounds ({run.ROUNDS} beside other engines), of seconds and of "
+        f"ratios{paper}. "
         f"{torch.get_num_threads()} threads, torch {torch.__version__}, "
         f"{platform.machine()} ({torch.backends.cpu.get_cpu_capability()}), ours with{out} kernels in C.\n\n"
         "“× ours” is how many times longer a side takes than ours in float32 (for the limit: what part of ours the "

@@ -50,7 +50,7 @@ class Decoder:
         None  # T, or each row's from its L (N,); None: until all is written
     )
     edit: Edit = REPLACE
-    scored: bool = True  # False: log p of symbols that are written unseen, and so the path's score, are NaN
+    scored: bool = True  # False: log p of what is written unseen, and the score, are NaN (for orders that need neither)
     hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
 
     def __post_init__(self) -> None:

@@ -50,7 +50,7 @@ class Served(Generator):
         """As everywhere; with `keep` rows share batches only from left to right, where what each costs is known."""
         carrier, plan = self.inner.carried_by(plan, inputs)
         scores = scores or keep
-        decoders = carrier.decoders(inputs, plan, scores)
+        decoders = carrier.decoders(plan, scores)
         for _, decoder in decoders:
             self._check(decoder)
         if not inputs:
@@ -167,7 +167,7 @@ class _Write:
         """Rows of a batch that are this task's: a part for every order; where paths are kept, for every row."""
         groups = [([row], [n]) for row, n in zip(rows, inputs, strict=True)] if self.keep else [(rows, inputs)]
         for own, which in groups:
-            for one, decoder in self.generator.decoders(self.inputs, self.plan, self.scores):
+            for one, decoder in self.generator.decoders(self.plan, self.scores):
                 self._add(one, decoder, batch, own, which)
 
     def _add(self, one: Plan, decoder: Decoder, batch: Batch, own: list[int], inputs: list[int]) -> None:

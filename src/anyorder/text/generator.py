@@ -116,7 +116,8 @@ class Generator:
         """The hypotheses of each input, of all its canvases and all orders of the plan, polished if asked.
 
         `keep` keeps their paths, for traces: canvases are then written one at a time. Without `scores` a text that is
-        not compared with others may have none (NaN), which is faster. `progress` hears of every input that is finished.
+        written from left to right and compared with no other has none (NaN), which is faster. `progress` hears of every
+        input that is finished.
         """
         polish = plan.choosing.polish > 0
         if polish and self.causal:
@@ -142,7 +143,7 @@ class Generator:
         carrier, plan = self.carried_by(plan, inputs)
         if carrier is not self:
             return carrier.write(inputs, plan, keep=keep, scores=scores, progress=progress)
-        decoders = self.decoders(inputs, plan, scores or keep)
+        decoders = self.decoders(plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
 
@@ -165,11 +166,10 @@ class Generator:
                 progress(sum(not left[i] for i in part.inputs))
         return out
 
-    def decoders(self, inputs: Sequence[Input], plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
-        """The composition of each order; without `scores` only a hypothesis that is compared with others is scored."""
-        canvases = 1 if self.causal else plan.search.lengths
-        one = len(plan.each) == 1 and all((len(i.canvases) or canvases) == 1 for i in inputs)
-        scored = scores or not one or plan.search.searches or plan.choosing.polish > 0
+    def decoders(self, plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
+        """The composition of each order. Without `scores` none is computed that nothing is chosen by: a text that is
+        written from left to right and is the only one of its input. Other orders may look at log p of what stands."""
+        scored = scores or not self.causal or plan.search.searches
         return [(each, replace(self.decoder(each), scored=scored)) for each in plan.each]
 
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:

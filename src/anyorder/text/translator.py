@@ -106,8 +106,8 @@ class Translator:
 
         Options are those of `Plan.of` (order, steps, beam, lengths, rescore …), or a `plan`. An empty text gives an
         empty translation; one that cannot be translated has its reason in `error`. `traced` records how each best
-        translation came about, in `trace`. Without `scores` a translation that is chosen from no others may have none
-        (NaN), which is faster.
+        translation came about, in `trace`. Without `scores` one that is written from left to right and chosen
+        from no others has none (NaN), which is faster.
         """
         takes = (*ONE, "nbest") if traced else OPTIONS
         made = planned("a traced translation" if traced else "translate", takes, plan, options)
