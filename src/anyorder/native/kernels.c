@@ -14,14 +14,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__x86_64__) && defined(__clang__)
 #pragma clang attribute push(__attribute__((target("avx2,fma"))), apply_to = function)
 #elif defined(__x86_64__)
 #pragma GCC target("avx2,fma")
-#endif
-#if defined(__x86_64__)
-#include <immintrin.h>
 #endif
 #pragma GCC diagnostic ignored "-Wpsabi"
 
@@ -274,7 +274,7 @@ static void in_steps(const float *x, len inputs, float lost, uint8_t *q, seen *r
     float top = 0;
     double rest = 0, size = 0, all_of_it = 0;
     for (len k = 0; k < inputs; k++) top = fabsf(x[k]) > top ? fabsf(x[k]) : top;
-    float step = top > 0 ? top / (HALF - 1) : 1;
+    float step = top > 1e-30f ? top / (HALF - 1) : 1; /* of next to nothing, all is rest */
     for (len k = 0; k < inputs; k++) {
         int here = (int)lrintf(x[k] / step);
         float left = x[k] - step * here;
