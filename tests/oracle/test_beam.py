@@ -209,6 +209,8 @@ def test_more_hypotheses_than_exist_and_a_vocabulary_too_small() -> None:
     for count in (fixed(2), constant(2)):
         with pytest.raises(ValueError, match="one position a step"):
             beam(table, NoContext(), masks(table, 2), Decoder(Coordinates(leftmost, count)), K=1)
+    with pytest.raises(ValueError, match="by their scores"):
+        beam(table, NoContext(), masks(table, 2), Decoder(Coordinates(leftmost), scored=False), K=2)
 
 
 def test_merging_can_be_left_out() -> None:

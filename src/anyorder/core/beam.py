@@ -88,6 +88,8 @@ class Searching:
             whole_number(f"{name} of a beam search", value)
         if decoder.coordinates.count != fixed(1) or not isinstance(decoder.edit, Replace):
             raise ValueError("beam search writes one position a step: use count fixed(1) and the plain replacing edit")
+        if not decoder.scored:
+            raise ValueError("beam search compares hypotheses by their scores: it needs a decoder that is `scored`")
         if decoder.steps is None and decoder.symbols.may_mask:
             raise ValueError("hypotheses that may write <mask> end after a number of steps: give the decoder `steps`")
         self.decoder, self.K, self.K1, self.K2 = decoder, K, K1, K2

@@ -50,8 +50,8 @@ class Decoder:
         None  # T, or each row's from its L (N,); None: until all is written
     )
     edit: Edit = REPLACE
-    scored: bool = True  # False: log p of what is written unseen, and the score, are NaN (for orders that need neither)
     hide: bool = True  # condition on <mask> at the chosen coordinates, p(y_i | y_<i, <mask>, y_>i, X)
+    scored: bool = True  # False: log p of what is written unseen, and the score, are NaN (for orders that need neither)
 
     def __post_init__(self) -> None:
         if self.steps is not None and not callable(self.steps):
