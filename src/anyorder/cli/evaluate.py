@@ -84,7 +84,7 @@ def evaluate(
         if ray is None:
             begun = time.perf_counter()
             found = translator.translate(
-                corpus.sources, to, source=origin, plan=plan, progress=lambda n: bar.advance(shown, n)
+                corpus.sources, to, source=origin, plan=plan, scores=False, progress=lambda n: bar.advance(shown, n)
             )
             texts, errors, cost = [t.text for t in found], [t.error or "" for t in found], translator.cost
         else:

@@ -53,7 +53,7 @@ class Ours(_Sent):
         """The n best translations of each source, as ids, best first."""
         name = "-".join(self.model.languages[k] for k in direction)
         generator = Generator(self.model, direction, self.lengths.get(name))
-        found = generator.generate([Input(tuple(source)) for source in sources], self.plan)
+        found = generator.generate([Input(tuple(source)) for source in sources], self.plan, scores=False)
         return [[list(h.ids) for h in sorted(some, key=lambda h: -h.score)[:n]] for some in found]
 
     def _allow(self, beam: int) -> None:
