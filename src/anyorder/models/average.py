@@ -22,10 +22,10 @@ def average(folders: Sequence[ModelFolder], out: str | Path, half: bool = False)
     The first says what kind of model it is: its vocabulary, its length counts, and weights that the others have not (a
     masked model's length predictor). Learned orders belong to the hidden states of one model and do not come along.
     """
-    if len({folder.path.resolve() for folder in folders}) < 2:
+    apart = {folder.path.resolve(): folder for folder in folders}
+    if len(apart) < 2:
         raise ModelError("a mean is of two models or more")
-    first = folders[0]
-    loaded = {folder.path.resolve(): _checked(folder) for folder in {f.path.resolve(): f for f in folders}.values()}
+    first, loaded = folders[0], {path: _checked(folder) for path, folder in apart.items()}
     models = [loaded[folder.path.resolve()] for folder in folders]
     weights = [own_weights(model) for model in models]
     tokenizer = first.tokenizer()
