@@ -264,7 +264,7 @@ def test_the_command_answers_drains_and_leaves_with_a_line_a_request(folders: Pa
 
 
 def test_a_second_signal_stops_at_once(folders: Path) -> None:
-    with started("-m", folders / "tiny") as (process, url, _), ThreadPoolExecutor(1) as pool:
+    with started("-m", folders / "tiny") as (process, url, lines), ThreadPoolExecutor(1) as pool:
         many = {"q": ["Ein Hund läuft am Strand im Garten."] * 64, "source": "de", "target": "en", "beam": 8}
         pool.submit(httpx.post, f"{url}/translate", json=many, timeout=60)
         until(lambda: "anyorder_queue_sentences 64.0" in httpx.get(f"{url}/metrics").text)
@@ -272,6 +272,8 @@ def test_a_second_signal_stops_at_once(folders: Path) -> None:
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
         process.wait(20)
+        time.sleep(0.3)
+        assert not [line for line in lines if "Traceback" in line], "what was asked for is no error"
 
 
 def test_all_that_is_asked_crosses_to_the_models_process_and_back(folders: Path) -> None:

@@ -56,6 +56,7 @@ class Listening(uvicorn.Server):
             self.served.engine.draining = True
         else:
             self.should_exit = self.force_exit = True
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks off now was meant to
 
     async def on_tick(self, counter: int) -> bool:
         """Every tenth of a second: stop once everything that was begun is done."""
