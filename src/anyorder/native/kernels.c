@@ -272,17 +272,17 @@ typedef struct {
 /* A row as whole numbers, HALF more than they are, in bytes. */
 static void in_steps(const float *x, len inputs, float lost, uint8_t *q, seen *row) {
     float top = 0;
-    double rest = 0, size = 0, all_of_it = 0;
+    double rest = 0, size = 0, square = 0;
     for (len k = 0; k < inputs; k++) top = fabsf(x[k]) > top ? fabsf(x[k]) : top;
-    float step = top > 1e-30f ? top / (HALF - 1) : 1; /* of next to nothing, all is rest */
+    float step = top > 1e-15f ? top / (HALF - 1) : 1; /* of next to nothing, all is rest */
     for (len k = 0; k < inputs; k++) {
         int here = (int)lrintf(x[k] / step);
-        float left = x[k] - step * here;
+        double left = x[k] - step * here, value = x[k];
         q[k] = (uint8_t)(here + HALF);
-        rest += left * left, size += here * here, all_of_it += x[k] * x[k];
+        rest += left * left, size += here * here, square += value * value;
     }
     row->step = step, row->least = -INFINITY, row->doubts = 0;
-    row->lost = (float)(sqrt(rest) * 1.0001 + lost * sqrt(all_of_it)), row->size = (float)(step * sqrt(size) * 1.0001);
+    row->lost = (float)(sqrt(rest) * 1.0001 + lost * sqrt(square)), row->size = (float)(step * sqrt(size) * 1.0001);
 }
 
 /* One more symbol may be the best. Those that no longer can be are dropped for want of room. */
