@@ -11,20 +11,14 @@ import argparse
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
-
-from rich.progress import track
 
 from anyorder import load
-from anyorder.core import Cost
-from anyorder.data.test_sets import load_test_set
-from anyorder.experiments.evaluate import Difference, bleu_of, paired, signatures, statistics
-from anyorder.experiments.report import Heading, Shown, Text, markdown
-from anyorder.experiments.tables import TextTable, title
+from anyorder.experiments.evaluate import signatures
+from anyorder.experiments.report import Heading, Text, markdown
 from anyorder.models.average import average
 from anyorder.models.catalog import found
 from anyorder.text.plan import Plan
-from anyorder.text.translator import Translator
+from benchmarks.compare import DIRECTIONS, Way, measure, table
 
 SETS = ("val", "test_2016_flickr", "test_2017_flickr")
 SHARES = {"mean": (1, 1), "mean 1 : 2": (1, 2), "mean 1 : 3": (1, 3)}  # of the model, of the autoregressive one
@@ -34,14 +28,6 @@ to right to an end of its own unless an order is named; passes are canvases per 
 a beam of 5, p by paired bootstrap. The last two rows show what the mean is not for: halfway to the autoregressive
 model, it has forgotten how to fill masks."""
 BEST = "Of the shares, {best} is the best on val, both directions together; nothing was chosen on the test sets."
-
-
-class Way(NamedTuple):
-    """One row: a model and how it writes."""
-
-    name: str
-    translator: Translator
-    plan: Plan
 
 
 def ways(model: str, other: str, folder: Path) -> list[Way]:
@@ -77,40 +63,18 @@ def main() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         every = ways(options.model, options.other, Path(folder))
-        todo = [(name, direction, way) for name in SETS for direction in ("de-en", "en-de") for way in every]
-        models = {id(way.translator): way.translator for way in every}.values()
-        measured = {}
-        for name, direction, way in track(todo, "translating"):
-            corpus = load_test_set(options.data, name, direction)
-            before = Cost.total(model.cost for model in models)
-            texts = [str(t) for t in way.translator.translate(corpus.sources, corpus.target_language, plan=way.plan)]
-            spent = Cost.total(model.cost for model in models).canvases - before.canvases
-            measured[name, direction, way.name] = statistics(texts, corpus.references), spent / len(texts)
+        results = measure(every, options.data, SETS)
 
     def on_val(share: str) -> float:
-        both = [measured["val", direction, f"{share}, beam 4"][0] for direction in ("de-en", "en-de")]
-        return sum(float(bleu_of(numbers.sum(0))) for numbers in both)
+        return sum(results["val", direction, f"{share}, beam 4"].bleu for direction in DIRECTIONS)
 
     blocks.append(Text(BEST.format(best=max(SHARES, key=on_val))))
     for name in SETS:
-        rows = []
-        for way in every:
-            row = [way.name]
-            for direction in ("de-en", "en-de"):
-                numbers, passes = measured[name, direction, way.name]
-                first, _ = measured[name, direction, every[0].name]
-                row += [f"{bleu_of(numbers.sum(0)):.2f}", "" if way is every[0] else _told(paired([(numbers, first)]))]
-            rows.append([*row, f"{passes:.1f}"])
-        columns = [column for d in ("de-en", "en-de") for column in (f"{title(d)} BLEU", "Δ")]
-        blocks += [Heading(name), Shown(TextTable(["", *columns, f"{title('en-de')} passes"], rows))]
+        blocks += [Heading(name), table(results, name, [way.name for way in every])]
     text = markdown(blocks)
     if options.output:
         options.output.write_text(text, encoding="utf-8")
     print(text)
-
-
-def _told(difference: Difference) -> str:
-    return f"{difference.delta:+.2f} (p = {difference.p:.3f})"
 
 
 if __name__ == "__main__":

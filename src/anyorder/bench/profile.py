@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -48,8 +48,8 @@ class _Recorded:
         return recorded
 
 
-def profile(run: Callable[[], Any]) -> str:
-    """Shares of the time in operations and kernels, and what is left to Python, as Markdown."""
+def profile(run: Callable[[], Any], kinds: Mapping[str, tuple[str, ...]] = KINDS) -> str:
+    """Shares of the time in operations and kernels, by their `kinds`, and what is left to Python, as Markdown."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
@@ -68,13 +68,13 @@ def profile(run: Callable[[], Any]) -> str:
     whole = next(e.cpu_time_total for e in events if e.key == "everything")
     shares: Counter[str] = Counter()
     for event in events:
-        shares[_kind(event.key)] += event.self_cpu_time_total
+        shares[_kind(event.key, kinds)] += event.self_cpu_time_total
     lines = ["| where the time goes | share |", "|---|---:|"]
     lines += [f"| {name} | {time / whole:.0%} |" for name, time in shares.most_common()]
     return "\n".join(lines) + "\n"
 
 
-def _kind(name: str) -> str:
+def _kind(name: str, kinds: Mapping[str, tuple[str, ...]]) -> str:
     if name == "everything":
         return "Python between the operations"
-    return next((kind for kind, parts in KINDS.items() if any(p in name for p in parts)), "everything else")
+    return next((kind for kind, parts in kinds.items() if any(p in name for p in parts)), "everything else")
