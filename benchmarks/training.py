@@ -34,15 +34,16 @@ INTRODUCTION = """Written by `python -m benchmarks.training`: {pairs} pairs of {
 {layers} layers (in encoder and decoder each, where there are two), a vocabulary of {vocabulary:,}, {optimizer},
 {threads} thread{s}, dropout {dropout:g}. Tokens are those that run through the model: a source once, each copy of its
 target too. *Machine* is the rate of the same matrix products alone, measured in turn with the updates; *share* is how
-much of it the products of an update reach, all else that an update does included in its time. Medians of {updates}
-updates."""
+much of it the products of an update reach, all else that an update does included in its time (the optimizer's own
+products too, which do not count). Medians of {updates} updates."""
+PROFILED = "On one thread. Products that orthogonalise Muon's steps are among the matrix products."
 KINDS = {  # of operations in an update; the first that is part of an operation's name
     "matrix products": ("addmm", "aten::mm", "bmm", "linear"),
     "attention": ("scaled_dot_product", "flash_attention"),
     "softmax and cross-entropy": ("softmax", "nll", "logsumexp", "exp"),
     "GELU": ("gelu",),
     "layer norm": ("layer_norm",),
-    "optimizer": ("adam", "foreach", "norm"),
+    "other operations of the optimizer": ("adam", "foreach", "norm"),
     "copies, sums and gathers": ("copy", "index", "gather", "cat", "scatter", "add", "sum", "mul", "embedding"),
 }
 
@@ -182,6 +183,7 @@ def main() -> None:
         Text(INTRODUCTION.format(**told)),
         Shown(TextTable(columns, rows)),
         Heading("Where an update of the last one spends its time"),
+        Text(PROFILED),
         Text(profile(again, KINDS)),
     ]
     text = markdown(blocks)
