@@ -65,6 +65,20 @@ def test_a_record_with_something_else_in_it(
     assert done.code in (0, 1) and (tmp_path / "b").read_bytes() == whole and (done.code == 0 or "damaged" in done.err)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--findings", "--limit", "200"), "--limit is of the tables"),
+        (("--findings", "--others", "val"), "--others is of the tables"),
+        (("--findings", "--tuned", "tuned.json"), "--tuned is of the tables"),
+        (("--quick", "--headline", "200"), "--quick is a hundred sentences"),
+    ],
+)
+def test_a_report_refuses_what_it_would_not_heed(run: Run, tmp_path: Path, given: tuple[str, ...], said: str) -> None:
+    done = run("reproduce", "--data", tmp_path, "--output", tmp_path / "out", *given)
+    assert done.code == 2 and said in done.err and not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"de-en": 3}', '{"de-en": "sideways"}', "\udcff"])
 def test_tuned_orders_that_are_something_else(run: Run, tmp_path: Path, content: str) -> None:
     (tmp_path / "tuned.json").write_text(content, encoding="utf-8", errors="surrogateescape")

@@ -16,9 +16,9 @@ from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, S
 from anyorder.experiments.claims import claims, pairs
 from anyorder.experiments.generations import Watch, watch, watched
 from anyorder.experiments.grid import Scope
-from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce
+from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce, reproduce_findings
 from anyorder.experiments.results import Results, Row
-from anyorder.experiments.schedule import schedule
+from anyorder.experiments.schedule import schedule, what_findings_need
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
 
@@ -86,6 +86,18 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
     assert again.left == stopped.left - 1
 
 
+def test_findings_alone_are_those_of_the_report(report: Path, model: Path, data: Path, tmp_path: Path) -> None:
+    """From the report's own cells, with nothing decoded; the same from none, which decodes what they need only."""
+    stopped = reproduce_findings(str(model), data, tmp_path / "known", QUICK, cache=report / "cells", minutes=0)
+    alone = reproduce_findings(str(model), data, tmp_path / "alone", QUICK, jobs=1)
+    assert stopped.left == alone.left == 0
+    known, text = (written.files[0].read_text(encoding="utf-8") for written in (stopped, alone))
+    whole = (report / "README.md").read_text(encoding="utf-8")
+    table = text[text.index("## Does it hold?") :].rstrip()
+    assert known == text and table in whole and "| 6.6 |" in table
+    assert 0 < len(list((tmp_path / "alone" / "cells").iterdir())) < len(list((report / "cells").iterdir()))
+
+
 def test_what_decides_a_finding_has_as_many_sentences_as_the_first_table(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,7 +107,8 @@ def test_what_decides_a_finding_has_as_many_sentences_as_the_first_table(
     planned = set(schedule(scope, results))
     rows = {row for claim in claims(results, scope) for _, *both in pairs(claim, scope) for row in both}
     assert len(rows) > 100
-    assert all(planned.issuperset(results.jobs(row, scope.headline)) for row in rows)
+    for tasks in (planned, set(what_findings_need(scope, results))):
+        assert all(tasks.issuperset(results.jobs(row, scope.headline)) for row in rows)
     assert not any(isinstance(task, Job) and task.cell.order.startswith("wino") and task.start for task in planned)
 
 

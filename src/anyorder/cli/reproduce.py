@@ -10,15 +10,18 @@ import typer
 from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER, READ
 
+OTHERS = "test_2017_flickr,tatoeba-test"
+
 
 def reproduce(
     data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report."), FOLDER] = Path("results"),
     model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder; FOLDER-ar is its "
                      "autoregressive baseline, FOLDER/policy-*.safetensors its learned orders.")] = "de-en",
-    limit: Annotated[int, typer.Option(help="Sentences in the paper's tables (hundreds).", min=100)] = 100,
-    headline: Annotated[int, typer.Option(help="Sentences in the first table, and where a finding is decided "
-                        "(hundreds).", min=100)] = 1000,
+    limit: Annotated[int | None, typer.Option(help="Sentences in the paper's tables (hundreds). [default: 100]",
+                     min=100)] = None,
+    headline: Annotated[int | None, typer.Option(help="Sentences in the first table, and where a finding is decided "
+                        "(hundreds). [default: 1000]", min=100)] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop decoding after this long, the most important first. "
                        "The same command goes on where it stopped.")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes, one thread each. [default: as many as "
@@ -27,33 +30,44 @@ def reproduce(
     tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]"),
                      READ] = None,
     test_set: Annotated[str, typer.Option("--set", help="The test set of the paper's tables.")] = "test_2016_flickr",
-    others: Annotated[str, typer.Option(help="Further test sets of the first table, by commas.")] = (
-        "test_2017_flickr,tatoeba-test"
-    ),
+    others: Annotated[str | None, typer.Option(help="Further test sets of the first table, by commas. "
+                      f"[default: {OTHERS}]")] = None,
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
+    findings: Annotated[bool, typer.Option("--findings", help="Only which of the paper's findings hold, in "
+                        "OUTPUT/findings.md: nothing else is decoded.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
     ray: o.Ray = None,
 ) -> None:  # fmt: skip
     """Table 1, 2 and 3, the comparison table, orders, energy, samples, costs, significance and findings.
 
     Example: anyorder reproduce --data DATA --output docs/results --minutes 60
+
+    Example: anyorder reproduce --data DATA --model de-en-joint --findings
     """
     from anyorder.errors import UsageError
     from anyorder.experiments.grid import Scope
-    from anyorder.experiments.reproduce import reproduce as run
+    from anyorder.experiments.reproduce import reproduce as everything
+    from anyorder.experiments.reproduce import reproduce_findings
     from anyorder.experiments.tune import read_tuned
 
     if choose not in ("written", "pll"):
         raise UsageError(f"--choose is written or pll, not {choose!r}")
+    for name, value in (("--limit", limit), ("--others", others), ("--tuned", tuned)):
+        if findings and value is not None:
+            raise UsageError(f"{name} is of the tables, which --findings leaves out: leave one of the two out")
+    if quick and (limit, headline) != (None, None):
+        raise UsageError("--quick is a hundred sentences everywhere: leave it out, or --limit and --headline")
     scope = Scope(
-        main=test_set, others=tuple(name for name in others.split(",") if name),
-        tuned=read_tuned(tuned or output / "tuned.json"), criterion="pll" if choose == "pll" else "written",
-        limit=100 if quick else limit, headline=100 if quick else headline, seeds=2 if quick else 3, quick=quick,
+        main=test_set, others=tuple(name for name in (OTHERS if others is None else others).split(",") if name),
+        tuned={} if findings else read_tuned(tuned or output / "tuned.json"),
+        criterion="pll" if choose == "pll" else "written",
+        limit=limit or 100, headline=headline or (100 if quick else 1000), seeds=2 if quick else 3, quick=quick,
     )  # fmt: skip
     if ray is not None and jobs is not None:
         raise UsageError("--jobs are processes of this machine: on a Ray cluster there are as many as it has CPUs")
+    run = reproduce_findings if findings else everything
     with o.spread_on(ray) as spread:
         done = run(model, data, output, scope, cache=cache, jobs=jobs, minutes=minutes, spread=spread)
-    typer.echo(f"The report is {done.folder / 'README.md'} and {done.folder / 'report.html'}")
+    typer.echo(f"The report is {' and '.join(map(str, done.files))}")
     if done.left:
         typer.echo(f"{done.left} tasks are left: run the same command again to go on.")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anyorder.experiments import choices, costs, energy, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
-from anyorder.experiments.claims import findings
 from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
-from anyorder.experiments.findings import Finding
 from anyorder.experiments.generations import Watched, watched
 from anyorder.experiments.grid import Scope
 from anyorder.experiments.orders import Cluster, clusters, monotone_share
@@ -30,20 +28,22 @@ from anyorder.experiments.report import (
 )
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, Spread, run_all
-from anyorder.experiments.schedule import schedule
+from anyorder.experiments.schedule import schedule, what_findings_need
 from anyorder.experiments.tables import TextTable, title
+from anyorder.experiments.verdicts import verdicts
 from anyorder.files import write_whole
 from anyorder.models.catalog import locate
 from anyorder.traces.page import page as viewer_page
 
+FINDINGS = "findings.md"
 SAMPLES = 4  # generations shown in the viewer, each by every order
 
 
 @dataclass(frozen=True)
 class Written:
-    """Where the report is, and how many tasks the time did not suffice for."""
+    """What was written, and how many tasks the time did not suffice for."""
 
-    folder: Path
+    files: tuple[Path, ...]
     left: int
 
 
@@ -59,17 +59,48 @@ def reproduce(
     spread: Spread | None = None,
 ) -> Written:
     """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
-    identity = identify(model)
-    policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
-    scope = replace(
-        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity, distilled=_distilled(model),
-        forwards=_forwards(model),
-    )  # fmt: skip
-    setting = Setting(model, data, cache or out / "cells", identity)
+    scope, setting = _prepared(model, data, cache or out / "cells", scope)
     results = Results(setting.store, data)
     left = run_all(schedule(scope, results), setting, jobs, minutes, spread)
     write_report(results, scope, out, model, left)
-    return Written(out, left)
+    return Written((out / "README.md", out / "report.html"), left)
+
+
+def reproduce_findings(
+    model: str,
+    data: Path,
+    out: Path,
+    scope: Scope,
+    *,
+    cache: Path | None = None,
+    jobs: int | None = None,
+    minutes: float | None = None,
+    spread: Spread | None = None,
+) -> Written:
+    """Decode what the paper's findings are judged by and nothing else; write them to `out`/findings.md."""
+    scope, setting = _prepared(model, data, cache or out / "cells", replace(scope, tuned={}))  # no finding is of that
+    results = Results(setting.store, data)
+    left = run_all(what_findings_need(scope, results), setting, jobs, minutes, spread)
+    asked = " --quick" if scope.quick else f" --headline {scope.headline}"
+    blocks = [
+        Heading("The paper's findings, measured here", 1),
+        *_how(scope, model, f"--findings{asked}", left),
+        *verdicts(results, scope),
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / FINDINGS, markdown(blocks))
+    return Written((out / FINDINGS,), left)
+
+
+def _prepared(model: str, data: Path, cache: Path, scope: Scope) -> tuple[Scope, Setting]:
+    """What the model has to be asked about, and what every process needs to know."""
+    identity = identify(model)
+    policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
+    asked = replace(
+        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity, distilled=_distilled(model),
+        forwards=_forwards(model),
+    )  # fmt: skip
+    return asked, Setting(model, data, cache, identity)
 
 
 def _distilled(model: str) -> bool:
@@ -125,32 +156,38 @@ def all_rows(scope: Scope) -> Iterator[Row]:
 
 
 def _opening(results: Results, scope: Scope, model: str, left: int) -> list[Block]:
-    judged = findings(results, scope)
-    sizes = "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
-    state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
-    name = Path(model).name
-    sizes_asked = " --quick" if scope.quick else f" --limit {scope.limit} --headline {scope.headline}"
-    command = f"anyorder reproduce --data DATA --model {name}{sizes_asked}"
+    asked = "--quick" if scope.quick else f"--limit {scope.limit} --headline {scope.headline}"
     return [
         Heading("The paper's results, measured here", 1),
+        *_how(scope, model, asked, left),
         Text(
-            f"Model `{name}`, written by `{command}`, which caches every cell by its configuration.{state} "
             "Every number has beside it what it cost: passes are canvases through the model per sentence, all its "
             "length candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
             "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
+        ),
+        *verdicts(results, scope),
+        Heading("How good, and at what cost"),
+        *(Shown(costs.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
+        *_whole_sets(results, scope),
+        *_orders(results, scope),
+    ]
+
+
+def _how(scope: Scope, model: str, asked: str, left: int) -> list[Block]:
+    """By which command and how everything below it was measured."""
+    sizes = "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
+    state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
+    name = Path(model).name
+    return [
+        Text(
+            f"Model `{name}`, written by `anyorder reproduce --data DATA --model {name} {asked}`, which caches every "
+            f"cell by its configuration.{state}"
         ),
         Text(sizes),
         Text(
             f"Candidates of different lengths are compared by {CRITERIA[scope.criterion]}. Significance: paired "
             f"bootstrap, {RESAMPLES} resamples, level {LEVEL}."
         ),
-        Heading("Does it hold?"),
-        Shown(_verdicts(judged)),
-        *(Shown(_evidence(f), f"{f.number}: {f.verdict}, {len(f.rows)} comparisons") for f in judged if f.rows),
-        Heading("How good, and at what cost"),
-        *(Shown(costs.headline(results, scope, corpus)) for corpus in (scope.main, *scope.others)),
-        *_whole_sets(results, scope),
-        *_orders(results, scope),
     ]
 
 
@@ -166,15 +203,6 @@ def _orders(results: Results, scope: Scope) -> list[Block]:
     every = [costs.orders(results, scope, corpus) for corpus in (scope.main, *scope.others)]
     done = [table for table in every if table.rows]
     return [Heading("Does the order matter?"), *map(Shown, done)] if done else []
-
-
-def _verdicts(judged: Sequence[Finding]) -> TextTable:
-    rows = [[f.number, f.claim, f"**{f.verdict}**", f.evidence] for f in judged]
-    return TextTable(["", "the paper's finding", "here", "because"], rows)
-
-
-def _evidence(finding: Finding) -> TextTable:
-    return TextTable(["comparison", "Δ BLEU"], [list(row) for row in finding.rows])
 
 
 def _tables(results: Results, scope: Scope) -> list[Block]:

@@ -12,12 +12,8 @@ from anyorder.experiments.runner import Task
 
 def schedule(scope: Scope, results: Results) -> list[Task]:
     """All tasks of a report, the most important first."""
-    greedy, beams, twice, widest = (
-        _linear_rows(scope, [s for s in scope.settings if s in some])
-        for some in (grid.SETTINGS[:2], grid.SETTINGS[2:4], grid.SETTINGS[4:5], grid.SETTINGS[5:])
-    )
+    greedy, beams, twice, widest = _linear_by_cost(scope)
     tables = [*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets[:1])]
-    deciding = ([*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets)], beams, twice)  # the findings
     tables += [row for d in scope.directions for row in grid.lengths(scope, d).values()]
     chosen = [row for d in scope.directions for row in choices.criteria(scope, d).values()]
     papers = [row for d in scope.directions for row in choices.lengths_chosen(scope, d).values()]
@@ -33,16 +29,38 @@ def schedule(scope: Scope, results: Results) -> list[Task]:
     out += _jobs(results, tables, scope.limit)
     out += [*_jobs(results, deep, min(grid.EARLY, scope.headline)), *grid.watches(scope)]
     out += _jobs(results, [*beams, *cheap, *twice, *_constant_rows(scope, scope.budgets[1:]), *chosen], scope.limit)
-    out += [task for rows in deciding for task in _jobs(results, rows, scope.headline)]
+    out += _deciding(scope, results)
     out += [task for c in scope.others for task in _jobs(results, orders[c], scope.headline)]
     out += _jobs(results, deep, scope.headline)
     out += _jobs(results, [*papers, *costly], scope.limit)
     cheap, costly = _frontier_rows(scope, scope.directions[1:])
     out += _jobs(results, [*cheap, *costly], scope.limit)
     out += _jobs(results, first, scope.headline)
-    out += [*_jobs(results, widest, scope.limit), *_jobs(results, widest, scope.headline)]
+    out += [*_jobs(results, widest, scope.limit), *_widest(scope, results)]
     out += [task for c in sets for task in _jobs(results, [*chosen_rows[c], *orders[c]], grid.EVERYTHING)]
     return list(dict.fromkeys(out))
+
+
+def what_findings_need(scope: Scope, results: Results) -> list[Task]:
+    """The tasks that the paper's findings are judged by, and no others; what costs least comes first."""
+    return list(dict.fromkeys([*_deciding(scope, results), *_widest(scope, results)]))
+
+
+def _deciding(scope: Scope, results: Results) -> list[Task]:
+    greedy, beams, twice, _ = _linear_by_cost(scope)
+    groups = ([*_baselines(scope), *greedy, *_constant_rows(scope, scope.budgets)], beams, twice)
+    return [task for rows in groups for task in _jobs(results, rows, scope.headline)]
+
+
+def _widest(scope: Scope, results: Results) -> Iterator[Task]:
+    """Beams that go over a text twice, which cost as much as all the rest."""
+    return _jobs(results, _linear_by_cost(scope)[-1], scope.headline)
+
+
+def _linear_by_cost(scope: Scope) -> list[list[Row]]:
+    """The rows of Table 1: greedy search, beams, greedy search with T = 2L, beams with T = 2L."""
+    groups = (grid.SETTINGS[:2], grid.SETTINGS[2:4], grid.SETTINGS[4:5], grid.SETTINGS[5:])
+    return [_linear_rows(scope, [s for s in scope.settings if s in some]) for some in groups]
 
 
 def _jobs(results: Results, rows: list[Row], sentences: int) -> Iterator[Task]:
