@@ -19,6 +19,7 @@ from anyorder.models.average import average
 from anyorder.models.catalog import found
 from anyorder.text.plan import Plan
 from benchmarks.compare import DIRECTIONS, Way, measure, table
+from benchmarks.publish import publish
 
 SETS = ("val", "test_2016_flickr", "test_2017_flickr")
 SHARES = {"mean": (1, 1), "mean 1 : 2": (1, 2), "mean 1 : 3": (1, 3)}  # of the model, of the autoregressive one
@@ -71,10 +72,7 @@ def main() -> None:
     blocks.append(Text(BEST.format(best=max(SHARES, key=on_val))))
     for name in SETS:
         blocks += [Heading(name), table(results, name, [way.name for way in every])]
-    text = markdown(blocks)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(markdown(blocks), options.output)
 
 
 if __name__ == "__main__":

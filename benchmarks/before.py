@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.publish import publish
+
 WORKLOADS: dict[str, dict[str, Any]] = {  # options of `translate`, and how many sentences (negative: one at a time)
     "easy-first, T = L": {"order": "easy-first", "many": 12},
     "least2most, T = L": {"order": "least2most", "many": 12},
@@ -266,9 +268,7 @@ def main() -> None:
         median=statistics.median(m["ratio"] for m in found.values()), counts=counts_table(counts),
         steps=steps_table(steps), tries=TRIES,
     )  # fmt: skip
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(text, options.output)
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
 
 

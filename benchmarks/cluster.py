@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks.cluster_faults import FAULTS, disturbed
 from benchmarks.cluster_runs import TENTHS, job_of, measured
+from benchmarks.publish import publish
 
 RUNS = [("processes", 1), ("ray", 1), ("ray", 2), ("processes", 2)]
 PAGE = """# Corpora on many workers, measured
@@ -151,10 +152,7 @@ def main() -> None:
         with options.runs.open("a") as file:
             file.write(json.dumps(found[name]) + "\n")
     results = [found[name] for name in names]
-    text = page([r for r in results if "how" in r], [r for r in results if "fault" in r], options)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(page([r for r in results if "how" in r], [r for r in results if "fault" in r], options), options.output)
 
 
 def _one(options: argparse.Namespace) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.tables import TextTable, title
 from anyorder.text.plan import Plan
+from benchmarks.publish import publish
 
 ORDER, LENGTHS, FEW = "annealed(10)", 4, 24  # the decoder whose outputs are compared one by one, on val
 HOW = ("visible", "masked")
@@ -108,10 +109,7 @@ def main() -> None:
         blocks += [Heading(f"{model}"), Shown(compared(results, scope))]
     header = ["model", "", "another translation", "passes, visible", "masked", "times as long"]
     blocks += [Heading("One by one"), Text(SAME.format(order=ORDER, few=FEW, lengths=LENGTHS))]
-    text = markdown([*blocks, Shown(TextTable(header, same))])
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(markdown([*blocks, Shown(TextTable(header, same))]), options.output)
 
 
 if __name__ == "__main__":

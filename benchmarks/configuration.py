@@ -20,6 +20,7 @@ from anyorder.training.checkpoint import read_log
 from anyorder.training.config import Stage, load_config
 from anyorder.training.trainer import BEST, LOG
 from benchmarks.compare import DIRECTIONS, Way, measure, table
+from benchmarks.publish import publish
 
 SETS = ("val", "test_2016_flickr", "test_2017_flickr")
 INTRODUCTION = """Written by `python -m benchmarks.configuration {config} DATA RUN` from the run of
@@ -83,10 +84,7 @@ def main() -> None:
     ]
     for name in SETS:
         blocks += [Heading(name, 3), table(results, name, [way.name for way in ways])]
-    text = markdown(blocks)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(markdown(blocks), options.output)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from anyorder.training.config import Config, load_config
 from anyorder.training.config_checks import check
 from anyorder.training.run import train
 from benchmarks.compare import Way, measure, table
+from benchmarks.publish import publish
 
 
 class Variant(NamedTuple):
@@ -122,10 +123,7 @@ def main() -> None:
         able = [name for name in models if strategy != FORWARDS or variants[name].model.forwards]
         ways = [Way(VARIANTS[name].title, models[name], plan) for name in able]
         blocks += [Heading(strategy), table(measure(ways, options.data, ["val"]), "val", [way.name for way in ways])]
-    text = markdown(blocks)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(markdown(blocks), options.output)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,7 @@ from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import OBJECTIVES, Corpus
 from anyorder.training.optimizer import optimizers
+from benchmarks.publish import publish
 
 Update = Callable[[], None]
 INTRODUCTION = """Written by `python -m benchmarks.training`: {pairs} pairs of {length} symbols per batch, {dim} units,
@@ -186,10 +187,7 @@ def main() -> None:
         Text(PROFILED),
         Text(profile(again, KINDS)),
     ]
-    text = markdown(blocks)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
-    print(text)
+    publish(markdown(blocks), options.output)
 
 
 if __name__ == "__main__":
