@@ -33,10 +33,14 @@ def test_a_trace_is_the_librarys(client: httpx.Client, models: dict[str, Any]) -
 
 
 def test_a_stream_tells_every_step_of_the_trace(client: httpx.Client, models: dict[str, Any]) -> None:
-    for how in ({"order": "easy-first"}, {"order": "mask-predict(3)"}):
-        ask = {"text": TEXT, "to": "en", "lengths": 1, **how}
+    ways: list[tuple[str, dict[str, Any]]] = [
+        ("tiny", {"order": "easy-first"}), ("tiny", {"order": "mask-predict(3)"}),
+        ("grown", {"order": "easy-first", "draft": True}),  # of the draft nothing is told
+    ]  # fmt: skip
+    for model, how in ways:
+        ask = {"model": model, "text": TEXT, "to": "en", "lengths": 1, **how}
         told = events(client.post("/v1/stream", json=ask).text)
-        alone = models["tiny"].trace(TEXT, "en", lengths=1, **how)
+        alone = models[model].trace(TEXT, "en", lengths=1, **how)
         assert [name for name, _ in told] == ["begin", *["step"] * len(alone.steps), "end"]
         steps = [one["step"] for name, one in told if name == "step"]
         assert [s["positions"] for s in steps] == [s.positions for s in alone.steps]

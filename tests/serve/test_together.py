@@ -73,8 +73,9 @@ def test_texts_that_end_by_themselves_join_and_leave(url: str, models: dict[str,
         {"beam": 3},
         {"temperature": 1.0},
         {"order": "easy-first"},
+        {"order": "mask-predict(3)", "draft": True, "rescore": "forwards"},
     ]
-    asks = [(sentence(n + 1), how[n % len(how)]) for n in range(30)]
+    asks = [(sentence(n + 1), how[n % len(how)]) for n in range(35)]
 
     async def one_after_the_other() -> list[httpx.Response]:
         async with httpx.AsyncClient(base_url=url, timeout=60) as client:

@@ -97,6 +97,15 @@ TopK = Annotated[int | None, typer.Option(help="Sample among the k likeliest sym
 TopP = Annotated[float | None, typer.Option(help="Sample among the likeliest symbols of mass p.", rich_help_panel=PLAN)]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same text.", rich_help_panel=PLAN)]
 Lengths = Annotated[int, typer.Option(help="Target lengths tried.", rich_help_panel=PLAN)]
+Draft = Annotated[
+    bool,
+    typer.Option(
+        "--draft",
+        help="Try the lengths nearest to that of a draft, which the model writes first from left to right, not "
+        "those of p(L|X): for a model that contains an autoregressive one. Best with --rescore forwards.",
+        rich_help_panel=PLAN,
+    ),
+]
 RescoreOption = Annotated[
     Rescore,
     typer.Option(

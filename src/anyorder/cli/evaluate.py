@@ -38,6 +38,7 @@ def evaluate(
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
+    draft: o.Draft = False,
     rescore: o.RescoreOption = o.Rescore.written,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
@@ -67,9 +68,9 @@ def evaluate(
         raise UsageError("--compiled is of no use on a Ray cluster: leave it out")
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
-        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, rescore=rescore.value,
-        normalise=normalise.value, samples=samples, polish=polish, order_temperature=order_temperature, seed=seed,
-        most_passes=most_passes, most_memory=most_memory,
+        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, draft=draft,
+        rescore=rescore.value, normalise=normalise.value, samples=samples, polish=polish,
+        order_temperature=order_temperature, seed=seed, most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     plan = o.make_plan(**given)
     named = source is None and reference is None and data is not None

@@ -71,6 +71,7 @@ def map(
     beam: Annotated[int | None, typer.Option(help="K, hypotheses kept.", rich_help_panel=o.PLAN)] = None,
     positions: Annotated[int | None, typer.Option(help="K′, positions tried.", rich_help_panel=o.PLAN)] = None,
     lengths: Annotated[int | None, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = None,
+    draft: o.Draft = False,
     rescore: Annotated[
         o.Rescore | None, typer.Option(help="What the best candidate is chosen by.", rich_help_panel=o.PLAN)
     ] = None,
@@ -150,9 +151,9 @@ def map(
         raise UsageError("--target is the column of translations: say with --to which language they are in")
     options = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, beam=beam, positions=positions,
-        conditionals=conditionals and conditionals.value, lengths=lengths, rescore=rescore and rescore.value,
-        polish=polish, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, most_passes=most_passes,
-        most_memory=most_memory,
+        conditionals=conditionals and conditionals.value, lengths=lengths, draft=draft or None,
+        rescore=rescore and rescore.value, polish=polish, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+        most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     task = _task(
         what, place, {k: v for k, v in options.items() if v is not None}, model=model, to=to, source=source,

@@ -36,6 +36,7 @@ def translate(
     beam: o.Beam = 1,
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
+    draft: o.Draft = False,
     rescore: o.RescoreOption = o.Rescore.written,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
@@ -95,8 +96,9 @@ def translate(
     raw = open_lines(input_file) if input_file else None
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
-        positions=positions, lengths=lengths, rescore=rescore.value, normalise=normalise.value, samples=samples,
-        polish=polish, temperature=temperature, order_temperature=order_temperature, seed=seed, nbest=nbest,
+        positions=positions, lengths=lengths, draft=draft, rescore=rescore.value, normalise=normalise.value,
+        samples=samples, polish=polish, temperature=temperature, order_temperature=order_temperature, seed=seed,
+        nbest=nbest,
     )  # fmt: skip
     plan = o.make_plan(**given, most_passes=most_passes, most_memory=most_memory)
     from anyorder.cli._job import Job

@@ -54,6 +54,8 @@ class HowMany(How):
     """… and about choosing among several."""
 
     lengths: int | None = Field(None, description="Target lengths tried.")
+    draft: bool | None = Field(None, description="Try the lengths nearest to that of a draft, written first from left "
+                               "to right.")  # fmt: skip
     rescore: Literal["written", "path", "pll", "forwards", "ar", "both"] | None = Field(
         None, description="What the best candidate is chosen by."
     )

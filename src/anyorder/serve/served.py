@@ -18,6 +18,7 @@ from anyorder.serve.admission import Admission
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone
 from anyorder.serve.refusal import wrong
 from anyorder.text.batching import ALIKE, Progress, batches, silent
+from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Choosing, Plan
@@ -34,9 +35,10 @@ PACKS = 4  # packs in which newcomers are encoded; where they are more, those of
 class Served(Generator):
     """A generator that hands its rows to the engine, and waits: to be used on a thread that has a ticket."""
 
-    def __init__(self, inner: Generator, engine: Admission) -> None:
+    def __init__(self, inner: Generator, engine: Admission, heard: bool = True) -> None:
         super().__init__(inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name)
         self.inner, self.engine = inner, engine
+        self.heard = heard  # does whoever listens to a request hear of its steps?
 
     def write(
         self,
@@ -56,8 +58,10 @@ class Served(Generator):
         if not inputs:
             return []
         expected(carrier, inputs, decoders, keep).allow(plan, self.name)
+        inputs = drafted(self, inputs, plan.search.lengths) if plan.search.draft else inputs
         passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
-        task = _Write(carrier, inputs, plan, TICKET.get().listener, keep, scores, passes)
+        listener = TICKET.get().listener if self.heard else None
+        task = _Write(carrier, inputs, plan, listener, keep, scores, passes)
         written: list[list[list[Hypothesis]]] = self._ask(task)
         meters = self.engine.meters.tokens
         meters.labels("read").inc(sum(len(one.source) for one in inputs))
@@ -66,8 +70,8 @@ class Served(Generator):
 
     @cached_property
     def forwards(self) -> Served:
-        """As everywhere, its passes on the model's thread."""
-        return Served(self.inner.forwards, self.engine)
+        """As everywhere, its passes on the model's thread; what it writes is a draft, of which nobody hears."""
+        return Served(self.inner.forwards, self.engine, heard=False)
 
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """As everywhere, on the model's thread."""

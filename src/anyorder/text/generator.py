@@ -31,6 +31,7 @@ from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
 from anyorder.text.batching import Progress, padded, seeds, silent, windows
+from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
 from anyorder.text.parts import cached_rows, like_rows
 from anyorder.text.plan import Choosing, Plan, check_causal
@@ -145,6 +146,7 @@ class Generator:
             return carrier.write(inputs, plan, keep=keep, scores=scores, progress=progress)
         decoders = self.decoders(plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
+        inputs = drafted(self, inputs, plan.search.lengths) if plan.search.draft else inputs
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
 
         def prepare(some: list[int]) -> Batch:

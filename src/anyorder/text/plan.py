@@ -29,6 +29,7 @@ class Search:
     beam: int = 1  # K = K″, hypotheses and symbols
     positions: int = 1  # K′, positions per hypothesis
     lengths: int = 4  # target lengths tried, where they are not given
+    draft: bool = False  # the lengths nearest to that of a draft, written first from left to right, not those of p(L|X)
     most_passes: int = 100_000  # of a canvas through the model, for one text: a plan that would need more is refused
     most_memory: float = 2.0  # gigabytes that the hypotheses of one text may take, by the estimate made beforehand
 
@@ -36,6 +37,8 @@ class Search:
         for name in ("beam", "positions", "lengths", "most_passes"):
             whole_number(name, getattr(self, name))
         positive("most_memory", self.most_memory, zero=False)
+        if not isinstance(self.draft, bool):
+            raise PlanError(f"draft is True or False, not {self.draft!r}")
 
     @property
     def searches(self) -> bool:
@@ -150,6 +153,7 @@ WRITING = PARTS[Writing]
 LIMITS = ("most_passes", "most_memory")  # every method heeds them
 _WHY = {
     "lengths": "the length is given",
+    "draft": "the length is given",
     "beam": "one hypothesis is followed",
     "positions": "one hypothesis is followed",
     "rescore": "there is nothing to choose from",

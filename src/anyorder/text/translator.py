@@ -26,6 +26,7 @@ ONE = (
     "beam",
     "positions",
     "lengths",
+    "draft",
     "rescore",
     "normalise",
     "samples",

@@ -115,7 +115,7 @@ def routes(server: Server) -> APIRouter:
         if isinstance(model, Translator) and suffix:
             raise wrong(f"{model.name} translates: what comes after it has no meaning, leave out suffix", "suffix")
         if not isinstance(model, Translator):
-            for name in ("to", "from_", "lengths", "rescore"):
+            for name in ("to", "from_", "lengths", "draft", "rescore"):
                 if getattr(asked, name) is not None:
                     raise wrong(f"{model.name} is a language model: leave out {name.strip('_')}", name.strip("_"))
         if asked.top_p == 1:

@@ -158,7 +158,7 @@ def routes(server: Server) -> APIRouter:
         check(asked.text)
         model = server.model(asked.model)
         if isinstance(model, Writer):
-            for name in ("to", "from_", "canvas", "lengths", "rescore", "beam", "positions"):
+            for name in ("to", "from_", "canvas", "lengths", "draft", "rescore", "beam", "positions"):
                 if getattr(asked, name) is not None:
                     raise wrong(f"{model.name} writes on the text's own masks: leave out {name.strip('_')}", name)
             fits(model, asked.text)
