@@ -12,7 +12,7 @@ import torch
 from cli_support import TEXTS, build_grown, build_translator
 
 import anyorder
-from anyorder.errors import ModelError
+from anyorder.errors import ModelError, PlanError
 from anyorder.files import FileError
 from anyorder.models.average import average
 from anyorder.models.folder import LENGTHS, TRAINED, ModelFolder
@@ -52,6 +52,23 @@ def test_it_is_a_model_of_the_first_ones_kind(grown: tuple[ModelFolder, ModelFol
     made = anyorder.load(tmp_path / "mean", kind="translation")
     assert made.model.kind == grown[::way][0].model().kind and made.causal == (way == -1)
     assert len(made.translate(TEXTS[:2], to="en", beam=2)) == 2
+
+
+def test_the_model_beside_it_may_be_named(grown: tuple[ModelFolder, ModelFolder], tmp_path: Path) -> None:
+    first, second = grown
+    average([first, second], tmp_path / "mean")
+    how: dict[str, Any] = {"to": "en", "beam": 3, "nbest": 3}
+    with pytest.raises(PlanError, match="no autoregressive model beside it"):
+        anyorder.load(tmp_path / "mean", kind="translation").translate(TEXTS[0], rescore="ar", **how)
+    made = anyorder.load(tmp_path / "mean", kind="translation", beside=second.path)
+    causal, source = anyorder.load(second.path, kind="translation"), made.tokenizer.encode([TEXTS[0]], "de")[0]
+    for h in made.translate(TEXTS[0], rescore="ar", **how).hypotheses:
+        score = causal.generator("en").score([(source, h.ids)])[0]
+        assert h.score == pytest.approx(score / (len(h.ids) + 1), abs=1e-4)
+    with pytest.raises(ModelError, match="no autoregressive"):
+        anyorder.load(tmp_path / "mean", kind="translation", beside=first.path)
+    with pytest.raises(ModelError, match="another vocabulary"):
+        anyorder.load(tmp_path / "mean", kind="translation", beside="de-en-ar")
 
 
 def test_what_has_no_mean_is_refused(grown: tuple[ModelFolder, ModelFolder], tmp_path: Path) -> None:

@@ -136,6 +136,14 @@ Polish = Annotated[
     ),
 ]
 TranslationModel = Annotated[str, typer.Option("--model", "-m", help="A model's folder, or the name of a shipped one.")]
+Beside = Annotated[
+    str | None,
+    typer.Option(
+        help="The autoregressive model that --rescore ar and both ask: a folder, or a shipped one. [default: the one "
+        "beside the model, FOLDER-ar]",
+        rich_help_panel=PLAN,
+    ),
+]
 MostPasses = Annotated[
     int,
     typer.Option(
@@ -200,11 +208,17 @@ def make_plan(**options: Any) -> Plan:
     return Plan.of(**options).check()
 
 
-def open_translator(name: str, int8: bool = False, compiled: bool = False) -> Translator:
-    """The translation model of that name."""
+def open_translator(name: str, int8: bool = False, compiled: bool = False, beside: str | None = None) -> Translator:
+    """The translation model of that name, and the one `beside` it that rescores."""
     from anyorder.text.load import load
 
-    return load(name, kind="translation", int8=int8, compiled=compiled)
+    return load(name, kind="translation", int8=int8, compiled=compiled, beside=beside)
+
+
+def check_beside(beside: str | None, rescore: Rescore) -> None:
+    """Refuse a model beside another that nothing would ask."""
+    if beside is not None and rescore not in (Rescore.ar, Rescore.both):
+        raise UsageError("--beside is the model that --rescore ar and both ask: add one of them, or leave it out")
 
 
 def open_writer(name: str, diffusion: bool = False) -> Writer:

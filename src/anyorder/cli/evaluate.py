@@ -40,6 +40,7 @@ def evaluate(
     lengths: o.Lengths = 4,
     draft: o.Draft = False,
     rescore: o.RescoreOption = o.Rescore.written,
+    beside: o.Beside = None,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
     polish: o.Polish = 0,
@@ -66,6 +67,9 @@ def evaluate(
 
     if ray is not None and compiled:
         raise UsageError("--compiled is of no use on a Ray cluster: leave it out")
+    if ray is not None and beside is not None:
+        raise UsageError("--beside is of no use on a Ray cluster: there the model asks the one beside it, FOLDER-ar")
+    o.check_beside(beside, rescore)
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, draft=draft,
@@ -76,7 +80,7 @@ def evaluate(
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):
         raise UsageError("give --data with a named --set, or both --source and --reference")
-    translator = o.open_translator(model, int8, compiled)
+    translator = o.open_translator(model, int8, compiled, beside)
     origin, _ = translator.direction(to, None)
     corpus, problems = _lines(data, test_set, source, reference, (origin, to))
     corpus = corpus.part(0, limit or len(corpus))

@@ -38,6 +38,7 @@ def translate(
     lengths: o.Lengths = 4,
     draft: o.Draft = False,
     rescore: o.RescoreOption = o.Rescore.written,
+    beside: o.Beside = None,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
     polish: o.Polish = 0,
@@ -93,6 +94,7 @@ def translate(
         raise UsageError("give either texts or --input, not both")
     if text and resume:
         raise UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
+    o.check_beside(beside, rescore)
     raw = open_lines(input_file) if input_file else None
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
@@ -105,7 +107,7 @@ def translate(
     from anyorder.cli._show import Watch
     from anyorder.text.identity import identity
 
-    translator = o.open_translator(model, int8, compiled)
+    translator = o.open_translator(model, int8, compiled, beside)
     _check_direction(translator, to, source, plan)
     watch = Watch(show, trace, view)
     job = Job(translator, to, source, plan, as_json, watch)
@@ -115,7 +117,7 @@ def translate(
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
         settings = {**given, "to": to, "from": source, "int8": int8, "json": as_json, "trace": trace is not None}
-        run = {} if output is None else {**identity(model, plan), **settings}
+        run = {} if output is None else {**identity(model, plan, beside), **settings}
         job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
     watch.finish()
     if job.failed:

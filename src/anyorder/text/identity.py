@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from anyorder.text.plan import Plan
 
 
-def identity(model: str, plan: Plan) -> dict[str, str]:
+def identity(model: str, plan: Plan, beside: str | None = None) -> dict[str, str]:
     """The version of this package, and a fingerprint of the model; of one on a hub its name alone."""
     from anyorder import __version__
 
@@ -20,8 +20,9 @@ def identity(model: str, plan: Plan) -> dict[str, str]:
     if folder is None:
         return {"version": __version__, "model": model}
     parts = [folder.path]
-    if plan.choosing.rescore in ("ar", "both") and folder.beside is not None:
-        parts.append(folder.beside.path)
+    judge = folder.beside if beside is None else catalog.locate(beside)
+    if plan.choosing.rescore in ("ar", "both") and judge is not None:
+        parts.append(judge.path)
     orders = [one.order for one in plan.writing.each]
     policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
     return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}

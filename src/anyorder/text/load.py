@@ -22,23 +22,33 @@ Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
 
 
 @overload
-def load(path_or_name: Shipped = ..., *, int8: bool = ..., compiled: bool = ...) -> Translator: ...
+def load(
+    path_or_name: Shipped = ..., *, beside: str | Path | None = ..., int8: bool = ..., compiled: bool = ...
+) -> Translator: ...
 @overload
 def load(
-    path_or_name: str | Path, *, kind: Literal["translation"], int8: bool = ..., compiled: bool = ...
+    path_or_name: str | Path,
+    *,
+    kind: Literal["translation"],
+    beside: str | Path | None = ...,
+    int8: bool = ...,
+    compiled: bool = ...,
 ) -> Translator: ...
 @overload
 def load(path_or_name: str | Path, *, kind: Literal["masked"]) -> Writer: ...
 @overload
 def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **diffusion: Any) -> Writer: ...
 @overload
-def load(path_or_name: str | Path, *, int8: bool = ..., compiled: bool = ...) -> Translator | Writer: ...
+def load(
+    path_or_name: str | Path, *, beside: str | Path | None = ..., int8: bool = ..., compiled: bool = ...
+) -> Translator | Writer: ...
 
 
 def load(
     path_or_name: str | Path = DEFAULT,
     *,
     kind: Kind | None = None,
+    beside: str | Path | None = None,
     int8: bool = False,
     compiled: bool = False,
     **diffusion: Any,
@@ -48,9 +58,12 @@ def load(
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
     Face masked language model (folder or hub name). `kind` says which is expected: "translation" for one of ours,
     "masked" for a language model, "diffusion" for a LLaDA- or Dream-like one, with the further options of
-    `load_diffusion_lm`. int8=True rounds matrix products to 8 bits: no longer exact, faster with large models.
-    compiled=True compiles the Transformer with torch.compile when it is first used. Both are for our own models, and
-    do without kernels.
+    `load_diffusion_lm`.
+
+    These are for our own models: `beside`, the autoregressive model that rescores (a shipped one or a folder), where
+    it is not the one that lies beside the model as FOLDER-ar; int8=True, which rounds matrix products to 8 bits, no
+    longer exact, faster with large models; compiled=True, which compiles the Transformer with torch.compile when it is
+    first used. The last two do without kernels.
     """
     if kind is not None and kind not in get_args(Kind):
         raise ModelError(f"kind is one of {', '.join(get_args(Kind))}; got {kind!r}")
@@ -65,7 +78,10 @@ def load(
         raise ModelError(f"{path_or_name} is a translation model: use `anyorder translate -m {path_or_name}`")
     keep_freed_memory()
     if folder is not None and ours:
-        return _ours(folder, partial(_arithmetic, int8=int8, compiled=compiled))
+        other = folder.beside if beside is None else _judge(folder, beside)
+        return _ours(folder, other, partial(_arithmetic, int8=int8, compiled=compiled))
+    if beside is not None:
+        raise ModelError(f"beside is for anyorder's own models; {path_or_name} is not one")
     if int8 or compiled:
         raise ModelError(f"int8 and compiled are for anyorder's own models; {path_or_name} is not one")
     where = path_or_name if folder is None else folder.path
@@ -89,9 +105,19 @@ def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
     return to_compiled(model) if compiled else model
 
 
-def _ours(folder: ModelFolder, arithmetic: Callable[[Any], Any]) -> Translator:
-    model, other = arithmetic(folder.model()), folder.beside
-    beside = None if other is None else cache(lambda: _ours(other, arithmetic))
+def _judge(folder: ModelFolder, name: str | Path) -> ModelFolder:
+    """The autoregressive model of that name, if it can judge what the model of this folder writes."""
+    other = catalog.found(name)
+    if not other.ours or (other.config or {}).get("kind") != "autoregressive":
+        raise ModelError(f"{name} is no autoregressive translation model of anyorder: it cannot rescore")
+    if folder.tokenizer().fingerprint != other.tokenizer().fingerprint:
+        raise ModelError(f"{name} has another vocabulary than {folder.name}: it cannot rescore what that writes")
+    return other
+
+
+def _ours(folder: ModelFolder, other: ModelFolder | None, arithmetic: Callable[[Any], Any]) -> Translator:
+    model = arithmetic(folder.model())
+    beside = None if other is None else cache(lambda: _ours(other, None, arithmetic))
     return Translator(
         model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, folder.policies(), folder.name,
         str(((folder.story or {}).get("stage") or {}).get("direction") or ""),
