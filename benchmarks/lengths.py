@@ -24,15 +24,16 @@ ORDERS = (  # name, order, proposed lengths (0: no such row), lengths around a d
     ("easy-first, T = L", "easy-first", 4, 3),
     ("learned, T = L", "learned", 0, 3),
     ("left2right, T = L", "left2right", 4, 3),
-    ("mask-predict, T = 10", "mask-predict(10)", 5, 4),
-    ("mask-predict, T = 4, and ⌈L/4⌉", FOUR, 6, 4),
+    ("mask-predict, T = 10", "mask-predict(10)", 0, 3),
+    ("mask-predict, T = 4, and ⌈L/4⌉", FOUR, 0, 4),
 )
 INTRODUCTION = """Written by `python -m benchmarks.lengths DATA`. An order writes on canvases of lengths that are known
 before: those that p(L|X) of `{model}` proposes, given the source's length, or (`--draft`) those nearest to the length
 of a draft, which the autoregressive model that it contains writes first. Of all candidates the one is taken that this
 model finds likeliest from left to right (`--rescore forwards`); nothing has the help of another model. Passes are
 canvases per sentence, the draft's and the scores' included. All sentences of each set. *Δ* is against `{other}` with a
-beam of 5, p by paired bootstrap."""
+beam of 5, p by paired bootstrap. Orders that are here with a draft alone are in
+[the report](README.md#how-good-and-at-what-cost) with proposed lengths."""
 
 
 def ways(model: str, other: str) -> list[Way]:
