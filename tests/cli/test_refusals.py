@@ -32,6 +32,8 @@ PLANS = [
     (["--order", "gibbs(1e8)"], "--most-passes"),
     (["--polish", "1000000", "--rescore", "pll"], "--most-passes"),
     (["--order", "uniform", "--rescore", "marginal", "--samples", "1000000"], "--most-passes"),
+    (["--draft"], "no autoregressive model that could write a draft"),
+    (["--beside", "de-en-ar"], "--rescore ar and both"),
     (["--beam", "3000", "--most-passes", "10000000", "--most-memory", "0.01"], "--most-memory"),
 ]
 
@@ -40,6 +42,19 @@ PLANS = [
 def test_plans(run: Run, model_folder: Path, options: list[str], says: str) -> None:
     done = run("translate", "Ein Hund.", "--to", "en", "-m", model_folder, *options)
     assert done.code == 2 and says in done.err and not done.out and len(done.err) < 600
+
+
+@pytest.mark.parametrize(
+    ("beside", "says"),
+    [
+        ("de-en-ar", "another vocabulary"),
+        ("de-en", "no autoregressive translation model"),
+        ("nobody", "there is no model 'nobody'"),
+    ],
+)
+def test_a_model_that_cannot_rescore(run: Run, model_folder: Path, beside: str, says: str) -> None:
+    done = run("translate", "Ein Hund.", "--to", "en", "-m", model_folder, "--rescore", "ar", "--beside", beside)
+    assert done.code == 1 and says in done.err and not done.out
 
 
 def test_an_option_raises_the_limit(run: Run, model_folder: Path) -> None:

@@ -77,7 +77,7 @@ def expressions(draw: st.DrawFn) -> dict[str, Any]:
         if draw(st.booleans()):
             out[name] = draw(values)
     for name in ("beam", "positions", "lengths", "temperature", "order_temperature", "top_k", "top_p", "seed", "nbest",
-                 "rescore", "polish", "count", "steps", "order"):  # fmt: skip
+                 "rescore", "draft", "polish", "count", "steps", "order"):  # fmt: skip
         if draw(st.integers(0, 9)) == 0:
             out[name] = draw(anything)
     return out
@@ -110,7 +110,8 @@ def translations(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     more = {"--lengths": small, "--nbest": small, "--rescore": st.sampled_from(RESCORE),
             "--normalise": st.sampled_from(["mean", "sum", "x"]), "--samples": small, "--order-temperature": numbers,
             "--conditionals": st.sampled_from(["visible", "masked", "x"]),
-            "--polish": small, "--int8": None, "--from": st.sampled_from(["de", "en", "fr", ""]),
+            "--polish": small, "--int8": None, "--draft": None, "--beside": st.sampled_from(["de-en-ar", "x", ""]),
+            "--from": st.sampled_from(["de", "en", "fr", ""]),
             "--to": st.sampled_from(["en", "de", "fr", ""])}  # fmt: skip
     options = flags(draw, {**PLAN, **SHOW, **more}, 4)
     for flag, name in (("-o", "{out}"), ("--trace", "{trace}"), ("-i", "{in}")):
