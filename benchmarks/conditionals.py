@@ -72,7 +72,7 @@ def differing(model: str, data: Path, direction: str) -> list[str]:
     translator = load(model, kind="translation")
     texts, passes, seconds = [], [], []
     for how in HOW:
-        plan = Plan.of(ORDER, lengths=LENGTHS, conditionals=how)
+        plan = Plan.of(ORDER, lengths=LENGTHS, conditionals=how, rescore="written")
         before, begun = translator.cost.canvases, time.process_time()
         found = translator.translate(corpus.sources, corpus.target_language, source=corpus.source_language, plan=plan)
         texts.append([t.text for t in found])

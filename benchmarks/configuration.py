@@ -32,7 +32,7 @@ STRATEGIES = {
     "greedy": Plan(),
     "beam 4": Plan.of(beam=4),
     "beam 4, rescoring by both": Plan.of(beam=4, rescore="both"),
-    "mask-predict, T = 10, 4 lengths": Plan.of("mask-predict(10)", lengths=4),
+    "mask-predict, T = 10, 4 lengths": Plan.of("mask-predict(10)", lengths=4, rescore="written"),
     "mask-predict, T = 4, 1 length": Plan.of("mask-predict(4)", lengths=1),
 }
 

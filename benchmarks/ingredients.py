@@ -50,7 +50,7 @@ VARIANTS = {
 FORWARDS = "From left to right to an end of its own, greedily"
 STRATEGIES = {  # what a model is asked to do, from its own order to the fewest steps
     FORWARDS: Plan(),
-    "mask-predict, T = 10, 4 lengths": Plan.of("mask-predict(10)", lengths=4),
+    "mask-predict, T = 10, 4 lengths": Plan.of("mask-predict(10)", lengths=4, rescore="written"),
     "mask-predict, T = 4, 1 length": Plan.of("mask-predict(4)", lengths=1),
 }
 INTRODUCTION = """Written by `python -m benchmarks.ingredients {config} DATA RUNS`. Stage `{stage}` of that

@@ -48,6 +48,30 @@ def test_its_score_of_whole_texts_is_one_pass_from_left_to_right(
         assert h.score == pytest.approx(causal.generator("en").score([pair])[0] / (len(h.ids) + 1), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("options", "by"),
+    [
+        ({"order": "easy-first"}, "forwards"),
+        ({"order": "mask-predict(3)", "lengths": 2, "nbest": 2}, "forwards"),
+        ({"order": "uniform | left2right", "lengths": 1}, "forwards"),
+        ({"order": "left2right", "lengths": 1, "beam": 2, "nbest": 2}, "forwards"),
+        ({"order": "easy-first", "lengths": 1}, "written"),
+        ({}, "written"),
+        ({"beam": 3, "nbest": 3}, "written"),
+    ],
+    ids=str,
+)
+def test_what_candidates_are_compared_by_unless_it_is_said(
+    both: tuple[anyorder.Translator, anyorder.Translator], options: dict[str, Any], by: str
+) -> None:
+    """By its own log p from left to right; where nothing is compared, or it was written so, by what writing gave."""
+    grown, _ = both
+    said = grown.translate(SENTENCES, "en", **options)
+    assert said == grown.translate(SENTENCES, "en", rescore=by, **options)
+    other = "written" if by == "forwards" else "pll"
+    assert said != grown.translate(SENTENCES, "en", rescore=other, **options)
+
+
 @pytest.mark.parametrize("kernels", ["with kernels", "without"])
 def test_what_is_compared_with_nothing_needs_no_score(
     both: tuple[anyorder.Translator, anyorder.Translator], kernels: str

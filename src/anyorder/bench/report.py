@@ -106,8 +106,8 @@ def _rounded(translator: Any, asked: Asked, to: str, note: Note) -> str:
     written: dict[str, list[str]] = {}
     for name, model in (("float32", translator), ("int8", replace(translator, model=to_int8(translator.model)))):
         for how, plan in (
-            ("easy-first T = L", Plan.of("easy-first")),
-            ("annealed T = 10", Plan.of("least2most", count="anneal", steps=10)),
+            ("easy-first T = L", Plan.of("easy-first", rescore="written")),
+            ("annealed T = 10", Plan.of("least2most", count="anneal", steps=10, rescore="written")),
         ):
             note(f"{how}, {name}")
             written[f"{how}, {name}"] = [t.text for t in model.translate(asked.sources[:ROUNDED], to, plan=plan)]

@@ -102,17 +102,18 @@ Draft = Annotated[
     typer.Option(
         "--draft",
         help="Try the lengths nearest to that of a draft, which the model writes first from left to right, not "
-        "those of p(L|X): for a model that contains an autoregressive one. Best with --rescore forwards.",
+        "those of p(L|X): for a model that contains an autoregressive one.",
         rich_help_panel=PLAN,
     ),
 ]
 RescoreOption = Annotated[
-    Rescore,
+    Rescore | None,
     typer.Option(
         "--rescore",
         help="What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, "
         "pseudo log-likelihood, log p from left to right by the same model (forwards) or by the autoregressive one "
-        "beside it (ar), the mean of these two (both), or log p(Y|X) over sampled paths (marginal).",
+        "beside it (ar), the mean of these two (both), or log p(Y|X) over sampled paths (marginal). [default: "
+        "forwards, where the model contains an autoregressive one and candidates are compared; else written]",
         rich_help_panel=PLAN,
     ),
 ]
@@ -215,7 +216,7 @@ def open_translator(name: str, int8: bool = False, compiled: bool = False, besid
     return load(name, kind="translation", int8=int8, compiled=compiled, beside=beside)
 
 
-def check_beside(beside: str | None, rescore: Rescore) -> None:
+def check_beside(beside: str | None, rescore: Rescore | None) -> None:
     """Refuse a model beside another that nothing would ask."""
     if beside is not None and rescore not in (Rescore.ar, Rescore.both):
         raise UsageError("--beside is the model that --rescore ar and both ask: add one of them, or leave it out")

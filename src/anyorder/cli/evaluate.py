@@ -39,7 +39,7 @@ def evaluate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     draft: o.Draft = False,
-    rescore: o.RescoreOption = o.Rescore.written,
+    rescore: o.RescoreOption = None,
     beside: o.Beside = None,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
@@ -73,7 +73,7 @@ def evaluate(
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among,
         conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, draft=draft,
-        rescore=rescore.value, normalise=normalise.value, samples=samples, polish=polish,
+        rescore=rescore and rescore.value, normalise=normalise.value, samples=samples, polish=polish,
         order_temperature=order_temperature, seed=seed, most_passes=most_passes, most_memory=most_memory,
     )  # fmt: skip
     plan = o.make_plan(**given)

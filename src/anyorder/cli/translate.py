@@ -37,7 +37,7 @@ def translate(
     positions: o.Positions = 1,
     lengths: o.Lengths = 4,
     draft: o.Draft = False,
-    rescore: o.RescoreOption = o.Rescore.written,
+    rescore: o.RescoreOption = None,
     beside: o.Beside = None,
     normalise: o.NormaliseOption = o.Normalised.mean,
     samples: o.Samples = 16,
@@ -98,7 +98,7 @@ def translate(
     raw = open_lines(input_file) if input_file else None
     given = dict(
         order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
-        positions=positions, lengths=lengths, draft=draft, rescore=rescore.value, normalise=normalise.value,
+        positions=positions, lengths=lengths, draft=draft, rescore=rescore and rescore.value, normalise=normalise.value,
         samples=samples, polish=polish, temperature=temperature, order_temperature=order_temperature, seed=seed,
         nbest=nbest,
     )  # fmt: skip

@@ -73,7 +73,7 @@ class Cell:
         if self.causal or self.order == FORWARDS:
             return Plan.of(None if self.causal else FORWARDS, beam=self.beam)
         options: dict[str, Any] = dict(beam=self.beam, positions=self.positions, lengths=self.lengths, seed=self.seed)
-        options["conditionals"] = self.conditionals
+        options |= dict(conditionals=self.conditionals, rescore="written")
         if self.polish:
             options |= dict(polish=self.polish, rescore="ar")
         steps = None if self.steps == "L" else self.steps

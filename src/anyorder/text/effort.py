@@ -57,7 +57,7 @@ def estimate(
     looks = masks if decoder.coordinates.conditionals == "masked" else 1
     passes = canvases * K * steps * (looks + (decoder.coordinates.among.blank is False))
     scores = {"pll": width, "forwards": 1, "ar": 1, "both": 2, "marginal": plan.choosing.samples * steps}
-    whole = scores.get(plan.choosing.rescore, 0)  # passes that the score of one text takes
+    whole = scores.get(plan.choosing.rescore or "written", 0)  # passes that the score of one text takes
     passes += canvases * K * whole + plan.choosing.polish * width * REWRITES * (1 + whole // 4)
     K2 = min(K, words or K)
     memory = K * width * (12 * dim + 2 * inner) * 4 + (K * width * K2 * 12 + K * K1 * K2 * 64) * plan.search.searches

@@ -71,9 +71,12 @@ class Generator:
         return Generator(self.model.forwards, self.direction, None, {}, self.beside, self.name, self.cost, self)
 
     def settled(self, plan: Plan, given: bool = False) -> Plan:
-        """With the order of the model's kind where a plan has none; for `given` canvases, one that can fill them."""
+        """With the order and the score of the model's kind where a plan has none; for `given` canvases, an order that
+        can fill them, and the score of what was written."""
         own = getattr(self.model, "order", COMPOSED)
-        return plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
+        plan = plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
+        judges = hasattr(self.model, FORWARDS) and plan.writing.order != FORWARDS and plan.chooses and not given
+        return plan.judged("forwards" if judges else "written")
 
     def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
         """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""

@@ -50,7 +50,8 @@ class Search:
 class Choosing:
     """Which of the hypotheses are returned."""
 
-    rescore: Rescore = "written"  # what the best candidate is chosen by
+    rescore: Rescore | None = None  # what the best candidate is chosen by; None: "forwards" where the model contains an
+    # autoregressive one and there is something to choose from, else "written"
     normalise: Normalise = "mean"  # scores divided by the candidates' lengths, or as they are: Eq. 4's plain argmax
     samples: int = 16  # paths from which rescore "marginal" estimates p(Y|X)
     polish: int = 0  # rounds in which parts of the best candidate are written anew, if `rescore` prefers the result
@@ -60,7 +61,7 @@ class Choosing:
         whole_number("nbest", self.nbest)
         whole_number("samples", self.samples)
         whole_number("polish", self.polish, least=0)
-        if self.rescore not in get_args(Rescore):
+        if self.rescore is not None and self.rescore not in get_args(Rescore):
             raise PlanError(f"rescore is one of {', '.join(get_args(Rescore))}; got {self.rescore!r}")
         if self.normalise not in get_args(Normalise):
             raise PlanError(f"normalise is {' or '.join(get_args(Normalise))}; got {self.normalise!r}")
@@ -104,10 +105,19 @@ class Plan:
         """A plan for each of several orders, "a | b"; mostly this one alone."""
         return tuple(replace(self, writing=one) for one in self.writing.each)
 
+    @property
+    def chooses(self) -> bool:
+        """Are there several candidates of a text: of lengths, hypotheses or orders?"""
+        return self.search.lengths > 1 or self.search.searches or len(self.each) > 1
+
     def settled(self, own: str = COMPOSED) -> Plan:
         """With an order where none was given: a model's `own`, if a beam, with one position per step, can be that."""
         possible = own == FORWARDS or not self.search.searches
         return replace(self, writing=self.writing.settled(own if possible else COMPOSED))
+
+    def judged(self, by: Rescore) -> Plan:
+        """With a score where none was given."""
+        return self if self.choosing.rescore else replace(self, choosing=replace(self.choosing, rescore=by))
 
     def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
         """What writes, checked against what searches: a beam takes one position per step, and draws nothing."""

@@ -30,7 +30,7 @@ def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> 
     skip = () if generator.direction is None else (model.pad_id, model.special.eos)
     numbers = (found.tokens, found.logp, found.score, found.logp.sum(-1))
     tokens, logp, score, sums = (x.tolist() for x in numbers)  # all at once
-    stands = choosing.rescore == "written" and not generator.causal  # the path of the symbols that still stand
+    stands = choosing.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
     each: list[Hypothesis] = []
     for n, k in where:
         canvas, path = batch.canvases[n], None if found.path is None else found.path(k)

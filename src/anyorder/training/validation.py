@@ -18,7 +18,7 @@ def plan_of(model: Any, beam_size: int = 1) -> Plan:
     """How a model in training translates: mask-predict in a constant number of steps, or autoregressively to <eos>."""
     if model.kind == "autoregressive":
         return Plan.of(beam=beam_size)
-    return Plan.of(f"mask-predict({STEPS})", lengths=LENGTHS)
+    return Plan.of(f"mask-predict({STEPS})", lengths=LENGTHS, rescore="written")
 
 
 def best_ids(generator: Generator, sources: Sequence[Sequence[int]], plan: Plan) -> list[list[int]]:
