@@ -147,7 +147,25 @@ def test_the_best_symbol_and_what_is_known_of_the_others(rows: int) -> None:
     torch.testing.assert_close(found.entropy, -(logp.exp() * logp).sum(-1), rtol=1e-5, atol=1e-5)
     alone = head.best(x[-1:], banned, -1e4)
     assert alone is not None and alone.current is None
-    assert all(torch.equal(a[0], b[-1]) for a, b in zip(alone[:4], found[:4], strict=True))
+    assert all(torch.equal(a[0], b[-1]) for a, b in zip(alone[:6], found[:6], strict=True))
+
+
+@needs_kernels
+@pytest.mark.parametrize("several", [1, 4, 64])
+@torch.inference_mode()
+def test_several_of_the_best_are_told_in_order(several: int) -> None:
+    head, x, banned = InPanels.of(linear(24, 1296)), 8 * torch.randn(130, 24), torch.tensor([0, 511, 512, 1295])
+    head.weight[700] = head.weight[100] = head.weight[3]  # of equal ones the first is the best
+    head.bias[700] = head.bias[100] = head.bias[3]
+    found, alone = head.best(x, banned, -1e4, None, several), head.best(x[5:7], banned, -1e4, None, several)
+    assert found is not None and alone is not None
+    logp = head(x).index_fill(1, banned, -1e4).log_softmax(-1)
+    value, token = (part[:, :several] for part in logp.sort(dim=-1, descending=True, stable=True))
+    assert torch.equal(found.tokens, token)
+    torch.testing.assert_close(found.logps, value)
+    assert torch.equal(found.tokens[:, 0], found.token) and torch.equal(found.logps[:, 0], found.logp)
+    assert all(torch.equal(a, b[5:7]) for a, b in ((alone.tokens, found.tokens), (alone.logps, found.logps)))
+    assert head.best(x, banned, -1e4, None, 65) is None  # more are for torch
 
 
 def hard(what: str, x: Tensor, head: InPanels) -> Tensor:
@@ -364,6 +382,26 @@ def test_a_look_sees_what_it_sees_by_torch() -> None:
     assert torch.equal(found.token, expected.token)
     for name in ("logp", "entropy", "current"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-5, atol=1e-5)
+
+
+@needs_kernels
+@pytest.mark.parametrize("top", [1, 3, 48, 50])
+@torch.inference_mode()
+def test_the_best_symbols_of_a_look_are_torchs(top: int) -> None:
+    """48 symbols: of the best 50 there are 48, of which those that may not be written are impossible."""
+    plain, ours = model(ConditionalMasked)
+    tokens, ban = torch.tensor([[MASK, 7, 8, MASK], [9, MASK, MASK, PAD]]), (0, 1, PAD, 3)
+    state, source, views = begin(tokens, MASK, PAD), Source(ragged([4, 6]), 0, 1), []
+    for m in (plain, ours):
+        reader = Reader(m, Symbols(ban=ban), Cost(), at_most=True)
+        views.append(reader.look(m.encode(source), state, state.masked, reads=frozenset({"entropy"}), top=top))
+    expected, found = views
+    assert found.top_token is not None and expected.top_token is not None and found.top_logp is not None
+    there = expected.top_logp > -torch.inf  # type: ignore[operator]
+    assert torch.equal(found.top_token[there], expected.top_token[there])
+    torch.testing.assert_close(found.top_logp, expected.top_logp)
+    with pytest.raises(ValueError, match="best symbols of a vocabulary of 48"):
+        Reader(ours, Symbols(ban=ban), Cost()).look(ours.encode(source), state, state.masked, top=50)
 
 
 @needs_kernels

@@ -13,7 +13,7 @@ from anyorder.core.cost import Cost
 from anyorder.core.logits import entry, maximum, together
 from anyorder.core.model import Model
 from anyorder.core.state import State, View
-from anyorder.core.symbols import NEVER, Symbols
+from anyorder.core.symbols import NEVER, Symbols, possible
 from anyorder.errors import ModelError
 
 Conditionals = Literal["visible", "masked"]
@@ -244,15 +244,16 @@ class Reader:
     ) -> dict[str, Tensor] | None:
         """What a decision reads, where the model knows it without giving logits."""
         symbols = self.symbols
-        plain = symbols.greedy and symbols.renormalise and symbols.allowed is None and not top and reads <= KNOWN
-        if not (plain and self.width and hasattr(self.model, "best")):
+        plain = symbols.greedy and symbols.renormalise and symbols.allowed is None and reads <= KNOWN
+        if not (plain and self.width and hasattr(self.model, "best")) or (top > self.width and not self.at_most):
             return None
         now = tokens[n, i] if "current" in reads else None
-        found = self.model.best(hidden, self._banned(state, hidden), NEVER, now)
+        found = self.model.best(hidden, self._banned(state, hidden), NEVER, now, min(top, self.width))
         if found is None:
             return None
         self._check(found.log_sum, state, n, i)
-        return {name: getattr(found, name) for name in ("token", "logp", *(reads & {"entropy", "current"}))}
+        out = {name: getattr(found, name) for name in ("token", "logp", *(reads & {"entropy", "current"}))}
+        return out | ({"top_token": found.tokens, "top_logp": possible(found.logps)} if top else {})
 
     def _banned(self, state: State, like: Tensor) -> Tensor:
         """The symbols that may never be written, ascending."""

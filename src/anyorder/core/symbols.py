@@ -69,7 +69,7 @@ class Symbols:
     def best(self, logp: Tensor, k: int, state: State, n: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
         """The k best symbols of each entry (n, i), best first: log p (M, k), −inf where there is none, and ids."""
         value, token = logp.topk(k, -1)
-        value = value.masked_fill(value < NEVER / 2, -torch.inf)
+        value = possible(value)
         forced = self._forced(state, n, i)
         if forced is not None:  # the only choice, with the log p it has
             here = forced >= 0
@@ -100,6 +100,11 @@ class Symbols:
         u = uniform(state.seed[n], state.step[n], i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
         return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]
+
+
+def possible(logp: Tensor) -> Tensor:
+    """log p of symbols, −inf of those that may not be written."""
+    return logp.masked_fill(logp < NEVER / 2, -torch.inf)
 
 
 GREEDY = Symbols()

@@ -267,9 +267,11 @@ class Autoregressive(nn.Module):
         """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.decoder.logits(hidden)
 
-    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+    def best(
+        self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None, several: int = 0
+    ) -> Best | None:
         """What `Transformer.best` says."""
-        return self.decoder.best(hidden, banned, never, now)
+        return self.decoder.best(hidden, banned, never, now, several)
 
     def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
         """What `Transformer.likeliest` says."""

@@ -100,9 +100,11 @@ class MaskedTranslation(nn.Module):
         """Vocabulary logits of states: (M, D) → (M, V)."""
         return self.transformer.logits(hidden)
 
-    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+    def best(
+        self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None, several: int = 0
+    ) -> Best | None:
         """What `Transformer.best` says."""
-        return self.transformer.best(hidden, banned, never, now)
+        return self.transformer.best(hidden, banned, never, now, several)
 
     def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
         """What `Transformer.likeliest` says."""

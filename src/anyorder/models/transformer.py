@@ -142,12 +142,15 @@ class Transformer(nn.Module):
             return out
         return F.linear(hidden, self.embeddings.weight, self.proj_bias)
 
-    def best(self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+    def best(
+        self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None, several: int = 0
+    ) -> Best | None:
         """What is known of the distributions in states (M, D), without their logits; None where those are needed.
 
         Logits of the symbols `banned` are `never`; `now` (M,) are the symbols in place, if log p of them is wanted.
+        `several` of the best are told, with their log p.
         """
-        return self.head.best(hidden, banned, never, now) if isinstance(self.head, InPanels) else None
+        return self.head.best(hidden, banned, never, now, several) if isinstance(self.head, InPanels) else None
 
     def likeliest(self, hidden: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
         """The most probable symbol of each state (M, D) but for those `banned`, and its logit; None as for `best`."""

@@ -34,7 +34,7 @@ typedef int64_t len;
 #define UNROLL _Pragma("GCC unroll 8")
 #define LOAD(from) ((v8)(*(const anywhere *)(from)))
 #define STORE(to, x) (*(anywhere *)(to) = (x))
-enum { VERSION = 2 }; /* of the functions and of what they take, as in library.py */
+enum { VERSION = 3 }; /* of the functions and of what they take, as in library.py */
 enum { PANEL = 16, TILE = 6 }; /* outputs of a panel, rows of a tile */
 enum { ROWS = 120, STRETCH = 512 }; /* rows that go through all layers at once; symbols that are looked at together */
 
@@ -124,13 +124,36 @@ int linear(const float *x, len apart, len rows, len inputs, const float *w, cons
     return 1;
 }
 
+/* Those of the numbers n … n + width that are larger than the last of the `most` largest so far are put among these, in
+   order; of equal ones the first comes first. */
+INLINE void among(const float *x, len n, len width, len most, len *which, float *value) {
+    for (len j = 0; j < width; j += PANEL) {
+        if (j % 64 == 0) { /* mostly, none of them is */
+            v8 here = LOAD(x + j);
+            for (len k = 8; k < 64 && j + k < width; k += 8) here = larger(here, LOAD(x + j + k));
+            if (!(largest(here) > value[most - 1])) {
+                j += 64 - PANEL;
+                continue;
+            }
+        }
+        for (len k = j; k < j + PANEL; k++) {
+            len place = most - 1;
+            if (!(x[k] > value[place])) continue;
+            for (; place && value[place - 1] < x[k]; place--) value[place] = value[place - 1], which[place] = which[place - 1];
+            value[place] = x[k], which[place] = n + k;
+        }
+    }
+}
+
 /* The most probable of the symbols whose logits are x w + b, its log p, log sum exp of the logits, and their entropy:
    (rows,) each. Logits of `banned` symbols (ascending) are `never`. With `now` (rows,) also log p of those symbols as if
-   nothing were banned, `current`. Logits are looked at while they are in the cache, a stretch after the other: the sums
-   of e^d and of d e^d, d = logit - top, are those of another top when a stretch has a larger one. Returns 0 if there was
-   no memory. */
+   nothing were banned, `current`. With `several` > 0 also that many of the most probable symbols, the first first, and
+   their log p: `which`, `each` (rows, several). Logits are looked at while they are in the cache, a stretch after the
+   other: the sums of e^d and of d e^d, d = logit - top, are those of another top when a stretch has a larger one. Returns
+   0 if there was no memory. */
 int best(const float *x, len rows, len inputs, const float *w, const float *b, len outputs, const len *banned, len bans,
-         float never, len *token, float *logp, float *log_sum, float *entropy, const len *now, float *current) {
+         float never, len several, len *token, float *logp, float *log_sum, float *entropy, const len *now, float *current,
+         len *which, float *each) {
     float *logits = malloc(sizeof(float) * ROWS * (STRETCH + bans)), *lost = logits + ROWS * STRETCH;
     if (!logits) return 0;
     for (len first = 0; first < rows; first += ROWS) {
@@ -139,6 +162,7 @@ int best(const float *x, len rows, len inputs, const float *w, const float *b, l
         for (len r = 0; r < some; r++) top[r] = -INFINITY, total[r] = moment[r] = 0, token[first + r] = 0;
         for (len r = 0; now && r < some; r++) current[first + r] = -INFINITY; /* of a symbol that has no logit … */
         for (len i = 0; i < some * bans; i++) lost[i] = -INFINITY; /* … and of a ban of one */
+        for (len i = first * several; i < (first + some) * several; i++) which[i] = 0, each[i] = -INFINITY;
         for (len n = 0; n < outputs; n += STRETCH) {
             len width = outputs - n < STRETCH ? outputs - n : STRETCH;
             linear(x + first * inputs, inputs, some, inputs, w + n * inputs, b + n, width, logits, width);
@@ -172,6 +196,7 @@ int best(const float *x, len rows, len inputs, const float *w, const float *b, l
                 }
                 total[r] += sum(sums);
                 moment[r] += sum(moments);
+                if (several) among(row, n, width, several, which + (first + r) * several, each + (first + r) * several);
             }
         }
         for (len r = 0; r < some; r++) {
@@ -179,6 +204,7 @@ int best(const float *x, len rows, len inputs, const float *w, const float *b, l
             logp[first + r] = -log_total;
             log_sum[first + r] = top[r] + log_total;
             entropy[first + r] = log_total - moment[r] / total[r];
+            for (len i = (first + r) * several; i < (first + r + 1) * several; i++) each[i] = each[i] - top[r] - log_total;
             if (!now) continue;
             float most = top[r], whole = 0; /* what is allowed and what is banned, together */
             for (len i = 0; i < bans; i++) most = lost[r * bans + i] > most ? lost[r * bans + i] : most;

@@ -14,15 +14,18 @@ from anyorder.native.share import shared
 from anyorder.native.steps import Steps
 
 PANEL = 16  # outputs whose weights lie together, as in kernels.c
+SEVERAL = 64  # of the best are kept in order, one by one; more are for torch
 
 
 class Best(NamedTuple):
-    """What is known of distributions over the outputs, (M,) each."""
+    """What is known of distributions over the outputs, (M,) each but for the several best."""
 
     token: Tensor  # int64, the output with the largest logit …
     logp: Tensor  # … and its log-probability
     log_sum: Tensor  # log Σ exp of the logits
     entropy: Tensor
+    tokens: Tensor  # (M, several) the outputs with the largest logits, best first …
+    logps: Tensor  # … and their log-probabilities
     current: Tensor | None = None  # log p of the symbol in place, as if nothing were banned
 
 
@@ -86,12 +89,12 @@ class InPanels(nn.Linear):
         shared(x.numel() // inputs, inputs * outputs, rows)
         return out
 
-    def best(self, x: Tensor, banned: Tensor, never: float, now: Tensor | None = None) -> Best | None:
+    def best(self, x: Tensor, banned: Tensor, never: float, now: Tensor | None = None, several: int = 0) -> Best | None:
         """Of states (M, in), and of the symbols in place if they are given, (M,). None: torch has to do it.
 
-        Logits of `banned` outputs (int64, ascending) are `never`.
+        Logits of `banned` outputs (int64, ascending) are `never`. With `several`, so many of the best as well.
         """
-        if not self._fits(x):
+        if not self._fits(x) or several > min(SEVERAL, self.out_features):
             return None
         x, inputs, outputs = x.contiguous(), self.in_features, self.out_features
         token, numbers = banned.new_empty(len(x)), x.new_empty(4, len(x))
@@ -99,14 +102,15 @@ class InPanels(nn.Linear):
         w, b, a, run = laid.data_ptr(), self.bias.data_ptr(), x.data_ptr(), kernels().best
         bans, now = banned.data_ptr(), None if now is None else now.contiguous()
         logp, log_sum, entropy, current = numbers
-        each = (token, logp, log_sum, entropy, now, current)
+        tokens, logps = banned.new_empty(len(x), several), x.new_empty(len(x), several)
+        each = (token, logp, log_sum, entropy, now, current, tokens, logps)
 
         def rows(i: int, j: int) -> int:
-            to = (None if t is None else t.data_ptr() + t.element_size() * i for t in each)
-            return run(a + 4 * i * inputs, j - i, inputs, w, b, outputs, bans, len(banned), never, *to)  # type: ignore[no-any-return]
+            to = (None if t is None else t.data_ptr() + t.element_size() * t.stride(0) * i for t in each)
+            return run(a + 4 * i * inputs, j - i, inputs, w, b, outputs, bans, len(banned), never, several, *to)  # type: ignore[no-any-return]
 
         shared(len(x), inputs * outputs, rows)
-        return Best(token, logp, log_sum, entropy, None if now is None else current)
+        return Best(token, logp, log_sum, entropy, tokens, logps, None if now is None else current)
 
     def likeliest(self, x: Tensor, banned: Tensor) -> tuple[Tensor, Tensor] | None:
         """Of states (M, in) the output with the largest logit and that logit, (M,) each: the token that `best` finds.
