@@ -33,8 +33,8 @@ def reproduce(
     others: Annotated[str | None, typer.Option(help="Further test sets of the first table, by commas. "
                       f"[default: {OTHERS}]")] = None,
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
-    findings: Annotated[bool, typer.Option("--findings", help="Only which of the paper's findings hold, in "
-                        "OUTPUT/findings.md: nothing else is decoded.")] = False,
+    findings: Annotated[bool, typer.Option("--findings", help="Only which of the paper's findings hold, and "
+                        "its tables 1 and 3, in OUTPUT/findings.md: nothing else is decoded.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="A hundred sentences and few rows.")] = False,
     ray: o.Ray = None,
 ) -> None:  # fmt: skip

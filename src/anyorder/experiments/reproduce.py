@@ -77,7 +77,7 @@ def reproduce_findings(
     minutes: float | None = None,
     spread: Spread | None = None,
 ) -> Written:
-    """Decode what the paper's findings are judged by and nothing else; write them to `out`/findings.md."""
+    """Decode what the paper's findings are judged by, nothing else; write them and its tables to `out`/findings.md."""
     scope, setting = _prepared(model, data, cache or out / "cells", replace(scope, tuned={}))  # no finding is of that
     results = Results(setting.store, data)
     left = run_all(what_findings_need(scope, results), setting, jobs, minutes, spread)
@@ -86,9 +86,12 @@ def reproduce_findings(
         Heading("The paper's findings, measured here", 1),
         *_how(scope, model, f"--findings{asked}", left),
         *verdicts(results, scope),
+        *_orders(results, scope),
+        *_table1(results, scope),
+        *_table3(results, scope),
     ]
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / FINDINGS, markdown(blocks))
+    write_whole(out / FINDINGS, markdown(without_empty(blocks)))
     return Written((out / FINDINGS,), left)
 
 
@@ -205,8 +208,16 @@ def _orders(results: Results, scope: Scope) -> list[Block]:
     return [Heading("Does the order matter?"), *map(Shown, done)] if done else []
 
 
+def _table1(results: Results, scope: Scope) -> list[Block]:
+    return [Heading("Table 1: linear time"), Shown(tables.table1(results, scope))]
+
+
+def _table3(results: Results, scope: Scope) -> list[Block]:
+    return [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
+
+
 def _tables(results: Results, scope: Scope) -> list[Block]:
-    out: list[Block] = [Heading("Table 1: linear time"), Shown(tables.table1(results, scope))]
+    out = _table1(results, scope)
     for direction in scope.directions:
         rows = tables.linear_rows(scope, direction)
         out.append(Shown(costs.details(results, rows, ["b", "T", "order"]), f"{title(direction)}: costs, significance"))
@@ -216,7 +227,7 @@ def _tables(results: Results, scope: Scope) -> list[Block]:
         if both := choices.lengths_chosen(scope, direction):
             name = f"{title(direction)}: our choice of a length and the paper's, b = 1, T = L"
             out.append(Shown(costs.details(results, both, ["chosen by", "order"]), name))
-    out += [Heading("Table 3: constant time"), Shown(tables.table3(results, scope))]
+    out += _table3(results, scope)
     for direction in scope.directions:
         rows = tables.constant_rows(scope, direction)
         out.append(
