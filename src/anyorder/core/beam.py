@@ -219,7 +219,6 @@ def _advance(
     gain = logy[parents, inner // logy.shape[-1], inner % logy.shape[-1], None]
     was_active = active[parents, None]
     new = s.take(parents)
-    child = torch.arange(K, device=u.device).repeat(len(flat))
     z = torch.zeros_like(new.open).scatter(1, where, was_active)
     latest = (torch.where(was_active, where, -1), written, gain)
     grown = {key: torch.cat([new.memory[key], value], 1) for key, value in zip(_PATH, latest, strict=True)}
@@ -227,9 +226,9 @@ def _advance(
         tokens=torch.where(z, written, new.tokens),
         logp=torch.where(z, gain.nan_to_num(0.0, 0.0, 0.0), new.logp),
         score=best.flatten(),
-        seed=combine(new.seed, child, DESCEND) if K > 1 else new.seed,
+        seed=combine(new.seed.view(-1, K), range(K), DESCEND).flatten() if K > 1 else new.seed,
         step=s.step + 1,
-        memory=new.memory | c.remember(s.take(parents), judged.take(parents), z) | grown,
+        memory=new.memory | c.remember(new, judged.take(parents), z) | grown,
         view=None,
     )
     return decoder.length.finish(new), replace(held, row=held.row[parents * k1 + inner // logy.shape[-1]])
@@ -254,9 +253,10 @@ def _expand(
         held = replace(held, row=held.row.repeat_interleave(u.shape[1]))
         return judged.top_logp.gather(1, index), judged.top_token.gather(1, index), held
     m, k = ok.nonzero(as_tuple=True)  # one folded row for each (hypothesis, position)
+    rows = s if len(m) == len(s.tokens) and u.shape[1] == 1 else s.take(m)  # mostly all of them, once each
     at = torch.zeros(len(m), s.tokens.shape[1], dtype=torch.bool, device=u.device).scatter(1, u[m, k, None], True)
     context = held.of(m)
-    view = reader.look(context, s.take(m), at, hide=at if decoder.hide else None, top=K2)
+    view = reader.look(context, rows, at, hide=at if decoder.hide else None, top=K2)
     assert view.top_logp is not None and view.top_token is not None
     shape = (*u.shape, view.top_logp.shape[-1])
     logy, symbol = view.top_logp.new_full(shape, NO), torch.zeros(shape, dtype=torch.int64, device=u.device)
