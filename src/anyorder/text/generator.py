@@ -270,19 +270,8 @@ class Generator:
     # ------------------------------------------------------------------ scores of whole texts
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
-        """log p of whole pairs, by this model ("pll"), a causal one within it ("forwards") or beside it ("ar"), or by
-        the mean of these two ("both"): models that were trained apart make other mistakes."""
-        if choosing.rescore == "both":
-            own = self.judge(pairs, replace(choosing, rescore="forwards"))
-            beside = self.judge(pairs, replace(choosing, rescore="ar"))
-            return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
-        scorer = self.forwards if choosing.rescore == FORWARDS else self.whole or self
-        if choosing.rescore == "ar":
-            if self.beside is None:
-                raise PlanError(f"{self.name} has no autoregressive model beside it to rescore with: give one")
-            scorer = self.beside()
-        each = zip(scorer.score(pairs), pairs, strict=True)
-        return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
+        """What each (source, target) is worth to the score that is chosen by."""
+        return scoring.judge(self, pairs, choosing)
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""

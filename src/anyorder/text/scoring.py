@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Cost, begin, marginal, token_scores
+from anyorder.errors import PlanError
 from anyorder.text.batching import batches, padded
 from anyorder.text.plan import WHOLE
 from anyorder.text.results import Hypothesis
 from anyorder.text.search import alive
+from anyorder.text.writing import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
-    from anyorder.text.plan import Plan
+    from anyorder.text.plan import Choosing, Plan
     from anyorder.text.rows import Batch, Whole
     from anyorder.text.search import Found
 
@@ -47,6 +49,24 @@ def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> 
     for (n, _), h in zip(where, each, strict=True):
         out[n].append(h)
     return out
+
+
+def judge(
+    generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing
+) -> list[float]:
+    """log p of whole pairs, by this model ("pll"), a causal one within it ("forwards") or beside it ("ar"), or by the
+    mean of these two ("both"): models that were trained apart make other mistakes."""
+    if choosing.rescore == "both":
+        own = judge(generator, pairs, replace(choosing, rescore="forwards"))
+        beside = judge(generator, pairs, replace(choosing, rescore="ar"))
+        return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
+    scorer = generator.forwards if choosing.rescore == FORWARDS else generator.whole or generator
+    if choosing.rescore == "ar":
+        if generator.beside is None:
+            raise PlanError(f"{generator.name} has no autoregressive model beside it to rescore with: give one")
+        scorer = generator.beside()
+    each = zip(scorer.score(pairs), pairs, strict=True)
+    return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
