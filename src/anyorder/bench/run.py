@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -192,6 +192,8 @@ def autoregressive(
     single: dict[str, Callable[[list[int]], list[list[int]]]] = {
         name: partial(_written, generator, plan, sentences) for name, plan in zip(ours, OURS.values(), strict=True)
     }
+    rounded = replace(translator, model=to_int8(translator.model)).generator(to)
+    single[f"{ours[0]}, int8"] = partial(_written, rounded, Plan(), sentences)
     single["HF generate, AR greedy"] = lambda part: engines.generate(hf, ar.model, [sentences[i] for i in part])
     bulk = dict(single)
     groups = [order[i : i + 64] for i in range(0, len(order), 64)]  # a plain generate is given like sentences

@@ -157,9 +157,7 @@ MostMemory = Annotated[
 ]
 Int8 = Annotated[
     bool,
-    typer.Option(
-        "--int8", help="Round matrix products to 8 bits: not exact, faster with large models.", rich_help_panel=SPEED
-    ),
+    typer.Option("--int8", help="Round matrix products to 8 bits: not exact, but faster.", rich_help_panel=SPEED),
 ]
 Compiled = Annotated[
     bool,

@@ -1,7 +1,8 @@
 """int8: a model whose matrix products run on 8-bit integers. Faster, and a named approximation.
 
-Weights are rounded once, one scale an output channel; activations are rounded on the fly, one scale a batch. So unlike
-in float32 a sentence's result may depend a little on what else is in its batch.
+Weights are rounded once, one scale an output channel; activations on the fly. With kernels these have one scale a row,
+and a sentence's result does not depend on its batch; the vocabulary projection stays as it is, since kernels compute
+little of it anyway. Where torch does it, they have one scale a batch, and a result depends a little on the others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from anyorder.models.layout import as_read
+from anyorder.native import InPanels, InSteps, kernels
 
 ENGINE = "onednn"  # the fastest on x86, above all at the vocabulary projection, with 8-bit products or without …
 PLAIN = "fbgemm"  # … and the one that uses no matrix tiles
@@ -76,11 +80,25 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 
 def to_int8(model: Any) -> Any:
-    """A copy of one of our models with every linear layer and the vocabulary projection in int8."""
+    """A copy of one of our models with its linear layers in int8."""
+    model = copy.deepcopy(model).eval()
+    return _by_torch(model) if kernels() is None else _by_kernels(as_read(model.requires_grad_(False)))
+
+
+def _by_kernels(model: Any) -> Any:
+    """Every linear map within the layers; one whose sizes are not for kernels stays as it is."""
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is InPanels and name != "head" and InSteps.fits(child):
+                setattr(module, name, InSteps.of(child))
+    return model
+
+
+def _by_torch(model: Any) -> Any:
+    """Every linear layer, and the vocabulary projection."""
     from anyorder.models.layers import Attention, CrossAttention
     from anyorder.models.transformer import Transformer
 
-    model = copy.deepcopy(model).eval()
     for transformer in [m for m in model.modules() if isinstance(m, Transformer)]:
         transformer.head = quantise(_linear(transformer.embeddings.weight, transformer.proj_bias))
     for module in list(model.modules()):

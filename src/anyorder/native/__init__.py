@@ -5,7 +5,7 @@ decoder's step are one call (`stack`), where torch makes a hundred.
 """
 
 from anyorder.native.library import kernels, using
-from anyorder.native.panels import Best, InPanels
+from anyorder.native.panels import Best, InPanels, InSteps
 from anyorder.native.stack import Stack, remember
 
-__all__ = ["Best", "InPanels", "Stack", "kernels", "remember", "using"]
+__all__ = ["Best", "InPanels", "InSteps", "Stack", "kernels", "remember", "using"]

@@ -28,13 +28,15 @@
 typedef float v8 __attribute__((vector_size(32)));
 typedef int32_t i8 __attribute__((vector_size(32)));
 typedef float anywhere __attribute__((vector_size(32), aligned(4), may_alias));
+typedef int32_t numbers __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int64_t len;
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
 #define LOAD(from) ((v8)(*(const anywhere *)(from)))
+#define NUMBERS(from) ((i8)(*(const numbers *)(from)))
 #define STORE(to, x) (*(anywhere *)(to) = (x))
-enum { VERSION = 3 }; /* of the functions and of what they take, as in library.py */
+enum { VERSION = 4 }; /* of the functions and of what they take, as in library.py */
 enum { PANEL = 16, TILE = 6 }; /* outputs of a panel, rows of a tile */
 enum { ROWS = 120, STRETCH = 512 }; /* rows that go through all layers at once; symbols that are looked at together */
 
@@ -245,6 +247,7 @@ typedef struct {
 
 enum { HALF = 64, DOUBTS = 128 }; /* symbols of a row that there is room for while they may be the best */
 enum { SOME = 60, FOUR = 4 }; /* rows that are looked at together, rows of a tile of whole numbers */
+enum { BLOCK = 24, WIDEST = 4096 }; /* rows that a map in whole numbers rounds together, inputs that they may have */
 
 /* Biases with which a banned symbol is never the best. NULL if there was no memory. */
 static float *allowed(const float *b, len outputs, const len *banned, len bans) {
@@ -257,7 +260,7 @@ static float *allowed(const float *b, len outputs, const len *banned, len bans) 
 }
 
 #if defined(__x86_64__)
-/* R rows of bytes times a panel of whole numbers. Four products of a byte and a weight, 127 * 63 each at most, fit into
+/* R rows of bytes times a panel of whole numbers, inputs a multiple of 8. Four products of a byte and a weight, 127 * 63 each at most, fit into
    16 bits. */
 INLINE void whole_tile(const int R, const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
     const __m256i ones = _mm256_set1_epi16(1);
@@ -279,6 +282,16 @@ INLINE void whole_tile(const int R, const uint8_t *x, len inputs, const int8_t *
     UNROLL for (int r = 0; r < R; r++) y[r][0] = (i8)total[r][0], y[r][1] = (i8)total[r][1];
 }
 
+#else
+INLINE void whole_tile(const int R, const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
+    int32_t total[FOUR][PANEL] = {{0}};
+    for (len k = 0; k < inputs; k += 4, q += 4 * PANEL)
+        for (int r = 0; r < R; r++)
+            for (int n = 0; n < 4 * PANEL; n++) total[r][n / 4] += x[r * inputs + k + n % 4] * q[n];
+    memcpy(y, total, sizeof(int32_t) * R * PANEL);
+}
+#endif
+
 /* Functions of their own: sums stay in registers. */
 static __attribute__((noinline)) void four_rows(const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
     whole_tile(FOUR, x, inputs, q, y);
@@ -287,6 +300,51 @@ static __attribute__((noinline)) void one_row(const uint8_t *x, len inputs, cons
     whole_tile(1, x, inputs, q, y);
 }
 
+/* A row as whole numbers of steps, HALF more than they are, in bytes: its step, which is no number if one of the row is
+   none. */
+INLINE float stepped(const float *x, len inputs, uint8_t *q) {
+    typedef uint8_t bytes __attribute__((vector_size(8)));
+    v8 top = all(0.0f), none = all(0.0f);
+    for (len k = 0; k < inputs; k += 8) {
+        v8 a = LOAD(x + k);
+        top = larger(top, larger(a, -a)), none += a * all(0.0f);
+    }
+    float most = largest(top), step = most > 1e-15f ? most / (HALF - 1) : 1; /* next to nothing is nothing */
+    for (len k = 0; k < inputs; k += 8) {
+        v8 shifted = LOAD(x + k) * all(1 / step) + all(12582912.0f + HALF); /* the nearest whole number is its last bits */
+        bytes here = __builtin_convertvector((i8)shifted & 127, bytes);
+        memcpy(q + k, &here, 8);
+    }
+    return step + sum(none);
+}
+
+/* y = x w + b in whole numbers, of outputs from `from` on: rows of x and weights as numbers of steps, and what is between
+   two steps left out. Sums are exact. Inputs are a multiple of 8, and not more than WIDEST. */
+int rounded(const float *x, len rows, len inputs, const whole *w, len from, const float *b, len outputs, float *y,
+            len outputs_apart) {
+    uint8_t q[BLOCK * WIDEST];
+    for (len first = 0; first < rows; first += BLOCK, x += BLOCK * inputs, y += BLOCK * outputs_apart) {
+        len some = rows - first < BLOCK ? rows - first : BLOCK;
+        float step[BLOCK];
+        for (len r = 0; r < some; r++) step[r] = stepped(x + r * inputs, inputs, q + r * inputs);
+        for (len n = 0; n < outputs; n += PANEL)
+            for (len r = 0, width; r < some; r += width) {
+                i8 total[FOUR][2];
+                width = some - r < FOUR ? 1 : FOUR;
+                (width == 1 ? one_row : four_rows)(q + r * inputs, inputs, w->q + (from + n) * inputs, total);
+                for (len k = 0; k < width; k++)
+                    UNROLL for (int p = 0; p < 2; p++) {
+                        len at = from + n + 8 * p;
+                        v8 sums = __builtin_convertvector(total[k][p] - NUMBERS(w->half + at), v8);
+                        STORE(y + (r + k) * outputs_apart + n + 8 * p,
+                              sums * (LOAD(w->step + at) * all(step[r + k])) + LOAD(b + at));
+                    }
+            }
+    }
+    return 1;
+}
+
+#if defined(__x86_64__)
 typedef struct {
     float step, lost, size; /* x = step q + rest: the step, |rest| and what sums in float32 lose, |step q| */
     float least; /* the best logit is not below this */
@@ -334,7 +392,7 @@ INLINE void compared(const int R, seen *row, const uint8_t *x, len inputs, const
         (R == 1 ? one_row : four_rows)(x, inputs, w->q + (n + j) * inputs, total);
         UNROLL for (int p = 0; p < 2; p++) {
             len at = n + j + 8 * p;
-            i8 half = (i8)_mm256_loadu_si256((const __m256i *)(w->half + at));
+            i8 half = NUMBERS(w->half + at);
             v8 step = LOAD(w->step + at), size = LOAD(w->size + at), rest = LOAD(w->lost + at), bias = LOAD(b + at);
             UNROLL for (int r = 0; r < R; r++) {
                 v8 about = __builtin_convertvector(total[r][p] - half, v8) * (step * all(row[r].step)) + bias;
@@ -503,7 +561,8 @@ INLINE void fetch(const float *k, const float *v, len n) {
 
 typedef struct {
     const float *weight, *bias;
-} pair; /* of a linear map in panels, or scale and shift of a norm */
+    const whole *steps;
+} pair; /* of a linear map in panels, or with `steps` in whole numbers; or scale and shift of a norm */
 
 typedef struct {
     pair qkv, out, norm, cross_q, cross_out, cross_norm, widen, narrow, ffn_norm;
@@ -532,8 +591,16 @@ static room reserve(const stack *s, len rows, len columns) {
     return (room){at, at + rows * s->dim, at + rows * (s->dim + wide), at + all_rows, at + all_rows + room_for};
 }
 
+/* Outputs of a map from `from` on. */
+static void part(pair m, len from, const float *x, len rows, len inputs, len outputs, float *y, len outputs_apart) {
+    if (m.steps)
+        rounded(x, rows, inputs, m.steps, from, m.bias, outputs, y, outputs_apart);
+    else
+        linear(x, inputs, rows, inputs, m.weight + from * inputs, m.bias + from, outputs, y, outputs_apart);
+}
+
 static void map(pair m, const float *x, len rows, len inputs, len outputs, float *y) {
-    linear(x, inputs, rows, inputs, m.weight, m.bias, outputs, y, outputs);
+    part(m, 0, x, rows, inputs, outputs, y, outputs);
 }
 
 /* What a sub-layer is given: x in a "post" model, norm(x) in a "pre" one. */
@@ -640,8 +707,7 @@ int run(const stack *s, float *x, const len *ends, len text, len texts, const ui
             float *on = chosen ? out + from * wanted * s->dim : here;
             const float *h = given(s, l->norm, here, some, o.h), *q = o.wide;
             if (chosen) {
-                pair kv = {l->qkv.weight + s->dim * s->dim, l->qkv.bias + s->dim};
-                linear(h, s->dim, some, s->dim, kv.weight, kv.bias, 2 * s->dim, o.wide + s->dim, 3 * s->dim);
+                part(l->qkv, s->dim, h, some, s->dim, 2 * s->dim, o.wide + s->dim, 3 * s->dim);
                 for (len r = 0; r < asked; r++) {
                     len u = from + r / wanted, start = u ? ends[u - 1] : 0;
                     memcpy(on + r * s->dim, x + (start + columns[u * wanted + r % wanted]) * s->dim, sizeof(float) * s->dim);

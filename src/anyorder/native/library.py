@@ -10,13 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 NAME = "anyorder.native._kernels"
-VERSION = 3  # of the functions and of what they take: a library that was compiled from an older text is not used
+VERSION = 4  # of the functions and of what they take: a library that was compiled from an older text is not used
 _AT, _LEN = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {
     "usable": [_LEN],
     "linear": [_AT, _LEN, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN],
     "best": [_AT, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN, ctypes.c_float, _LEN, *[_AT] * 8],
     "likeliest": [_AT, _LEN, _LEN, _AT, _AT, _LEN, _AT, _AT, _LEN, _AT, _AT],
+    "rounded": [_AT, _LEN, _LEN, _AT, _LEN, _AT, _LEN, _AT, _LEN],
     "column": [_AT, _AT, _LEN, _AT, _AT, _AT, _AT, _LEN],
     "run": [_AT, _AT, _AT, _LEN, _LEN, _AT, _LEN, _LEN, _AT, _AT, _LEN, _AT, _LEN, _AT],
     "remember": [_AT, _LEN, _AT, _LEN, _LEN, _LEN, _LEN, _AT],

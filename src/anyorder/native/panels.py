@@ -14,6 +14,7 @@ from anyorder.native.share import shared
 from anyorder.native.steps import Steps
 
 PANEL = 16  # outputs whose weights lie together, as in kernels.c
+WIDEST = 4096  # inputs of a map in whole numbers, as in kernels.c
 SEVERAL = 64  # of the best are kept in order, one by one; more are for torch
 
 
@@ -139,6 +140,33 @@ class InPanels(nn.Linear):
     def __getstate__(self) -> dict[str, Any]:
         """A copy lays its own."""
         return self.__dict__ | {"_panels": None, "_steps": None}
+
+
+class InSteps(InPanels):
+    """A linear map in whole numbers: weights and inputs are rounded, their products are summed exactly.
+
+    x ≈ step·q of each row, w ≈ step·q of each output, |q| ≤ 63. So a row's result depends on nothing but the row.
+    """
+
+    @staticmethod
+    def fits(linear: nn.Linear) -> bool:
+        """Can such a map, for which there are kernels, be rounded?"""
+        return linear.in_features <= WIDEST and Steps.possible(linear.weight)
+
+    def part(self, x: Tensor, first: int, last: int) -> Tensor:
+        """As of any map in panels."""
+        steps = self.steps if self._fits(x) else None
+        if steps is None:
+            return super().part(x, first, last)
+        x, inputs, outputs = x.contiguous(), x.shape[-1], last - first
+        out = x.new_empty(*x.shape[:-1], outputs)
+        about, b, a, y, run = ctypes.byref(steps), self.bias.data_ptr(), x.data_ptr(), out.data_ptr(), kernels().rounded
+
+        def rows(i: int, j: int) -> int:
+            return run(a + 4 * i * inputs, j - i, inputs, about, first, b, outputs, y + 4 * i * outputs, outputs)  # type: ignore[no-any-return]
+
+        shared(x.numel() // inputs, inputs * outputs // 2, rows)
+        return out
 
 
 def by_kernels(x: Tensor) -> bool:

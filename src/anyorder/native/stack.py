@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.native.library import kernels
-from anyorder.native.panels import InPanels, by_kernels, version
+from anyorder.native.panels import InPanels, InSteps, by_kernels, version
 from anyorder.native.share import shared
+from anyorder.native.steps import Steps
 
 _AT, _LEN = ctypes.c_void_p, ctypes.c_int64
 PARTS = ("qkv", "out", "norm", "cross_q", "cross_out", "cross_norm", "widen", "narrow", "ffn_norm")
 
 
 class _Pair(ctypes.Structure):
-    _fields_ = (("weight", _AT), ("bias", _AT))
+    _fields_ = (("weight", _AT), ("bias", _AT), ("steps", _AT))
 
 
 class _Layer(ctypes.Structure):
@@ -45,8 +46,8 @@ class Stack:
         modules: list[Any] = [module for parts in each for module in parts if module is not None]
         self.weights = [t for module in modules for t in (module.weight, module.bias)]
         self.versions = list(map(version, self.weights))
-        self.laid = [[_tensors(module) for module in parts] for parts in each]  # alive as long as this is
-        layers = (_Layer * len(each))(*(_Layer(*(_pair(*tensors) for tensors in parts)) for parts in self.laid))
+        self.laid = [[_numbers(module) for module in parts] for parts in each]  # alive as long as this is
+        layers = (_Layer * len(each))(*(_Layer(*(_pair(*numbers) for numbers in parts)) for parts in self.laid))
         self.stack = _Stack(layers, len(each), a.dim, a.heads, a.ffn, a.norm == "post", a.layer_norm_eps)
         self.about, self.width = ctypes.byref(self.stack), a.dim
         self.work = sum(w.numel() for w in self.weights)  # multiplications of a row, about
@@ -61,7 +62,7 @@ class Stack:
             return made
         a = transformer.architecture
         kinds = {type(module) for parts in _parts(transformer) for module in parts}
-        if a.gelu != "erf" or a.dim // a.heads % 8 or not kinds <= {InPanels, nn.LayerNorm, type(None)}:
+        if a.gelu != "erf" or a.dim // a.heads % 8 or not kinds <= {InPanels, InSteps, nn.LayerNorm, type(None)}:
             return None
         _made[transformer] = made = cls(transformer)
         return made
@@ -116,12 +117,12 @@ def remember(maps: Sequence[nn.Module], x: Tensor, heads: int) -> Tensor | None:
 
     None where kernels cannot compute them.
     """
-    if torch.is_grad_enabled() or not by_kernels(x) or any(type(m) is not InPanels for m in maps):
+    if torch.is_grad_enabled() or not by_kernels(x) or not all(isinstance(m, InPanels) for m in maps):
         return None
     (rows, columns, dim), x = x.shape, x.contiguous()
     whole = x.new_empty(len(maps), 2, rows, heads, columns, dim // heads)
-    laid = [_tensors(m) for m in maps]
-    pairs = (_Pair * len(maps))(*(_pair(*tensors) for tensors in laid))
+    laid = [_numbers(m) for m in maps]
+    pairs = (_Pair * len(maps))(*(_pair(*numbers) for numbers in laid))
     if not kernels().remember(pairs, len(maps), x.data_ptr(), rows, columns, dim, heads, whole.data_ptr()):
         raise MemoryError(f"no memory for {rows} rows")
     return whole
@@ -138,15 +139,19 @@ def _parts(transformer: Any) -> Iterator[tuple[nn.Module | None, ...]]:
         yield own.qkv_lin, own.out_lin, t.layer_norm1[i], *cross, ffn.lin1, ffn.lin2, t.layer_norm2[i]
 
 
-def _tensors(module: Any) -> tuple[Tensor | None, Tensor | None]:
-    """Weights and biases as kernels read them."""
+def _numbers(module: Any) -> tuple[Tensor | None, Tensor | None, Steps | None]:
+    """Weights and biases as kernels read them, and the weights in whole numbers where those are read instead."""
     if module is None:
-        return None, None
-    return (module.panels if isinstance(module, InPanels) else module.weight), module.bias
+        return None, None, None
+    steps = module.steps if isinstance(module, InSteps) else None
+    if steps is not None:
+        return None, module.bias, steps
+    return (module.panels if isinstance(module, InPanels) else module.weight), module.bias, None
 
 
-def _pair(*tensors: Tensor | None) -> _Pair:
-    return _Pair(*(None if t is None else t.data_ptr() for t in tensors))
+def _pair(weight: Tensor | None, bias: Tensor | None, steps: Steps | None) -> _Pair:
+    addresses = (None if t is None else t.data_ptr() for t in (weight, bias))
+    return _Pair(*addresses, None if steps is None else ctypes.addressof(steps))
 
 
 def _kept(whole: Tensor, row: int) -> _Kept:

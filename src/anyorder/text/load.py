@@ -62,8 +62,8 @@ def load(
 
     These are for our own models: `beside`, the autoregressive model that rescores (a shipped one or a folder), where
     it is not the one that lies beside the model as FOLDER-ar; int8=True, which rounds matrix products to 8 bits, no
-    longer exact, faster with large models; compiled=True, which compiles the Transformer with torch.compile when it is
-    first used. The last two do without kernels.
+    longer exact, but faster; compiled=True, which compiles the Transformer with torch.compile when it is first used,
+    and does without kernels.
     """
     if kind is not None and kind not in get_args(Kind):
         raise ModelError(f"kind is one of {', '.join(get_args(Kind))}; got {kind!r}")
