@@ -11,6 +11,7 @@ from torch import nn
 from anyorder.models import int8
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
+from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import quantise, to_int8
 from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
@@ -141,3 +142,10 @@ def test_sizes_that_are_not_for_whole_numbers_stay_as_they_are() -> None:
     model.decoder.ffns[0].lin1.weight.data[3, 3] = torch.inf
     kept = to_int8(model).decoder.ffns
     assert [type(ffn.lin1) for ffn in kept] == [InPanels, InSteps]
+
+
+def test_a_compiled_model_is_rounded_by_torch() -> None:
+    torch.manual_seed(0)
+    model = Autoregressive(Architecture(208, 32, 2, 4, 64), SpecialIds(), ("de", "en")).eval()
+    compiled = to_compiled(to_int8(model, by_torch=True))  # nothing is compiled before it is used
+    assert not any(isinstance(m, nn.Linear) for m in compiled.modules())

@@ -79,10 +79,12 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
     return out
 
 
-def to_int8(model: Any) -> Any:
-    """A copy of one of our models with its linear layers in int8."""
+def to_int8(model: Any, by_torch: bool = False) -> Any:
+    """A copy of one of our models with its linear layers in int8: by kernels, where there are any, or `by_torch`."""
     model = copy.deepcopy(model).eval()
-    return _by_torch(model) if kernels() is None else _by_kernels(as_read(model.requires_grad_(False)))
+    if by_torch or kernels() is None:
+        return _by_torch(model)
+    return _by_kernels(as_read(model.requires_grad_(False)))
 
 
 def _by_kernels(model: Any) -> Any:

@@ -101,7 +101,7 @@ def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
     from anyorder.models.int8 import to_int8
     from anyorder.models.layout import as_read
 
-    model = to_int8(model) if int8 else as_read(model)
+    model = to_int8(model, by_torch=compiled) if int8 else as_read(model)  # compiled models do without kernels
     return to_compiled(model) if compiled else model
 
 
