@@ -91,7 +91,7 @@ def _by_kernels(model: Any) -> Any:
     """Every linear map within the layers; one whose sizes are not for kernels stays as it is."""
     for module in list(model.modules()):
         for name, child in list(module.named_children()):
-            if type(child) is InPanels and name != "head" and InSteps.fits(child):
+            if type(child) is InPanels and name != "head" and InSteps.possible(child):
                 setattr(module, name, InSteps.of(child))
     return model
 

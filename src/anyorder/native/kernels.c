@@ -260,8 +260,8 @@ static float *allowed(const float *b, len outputs, const len *banned, len bans) 
 }
 
 #if defined(__x86_64__)
-/* R rows of bytes times a panel of whole numbers, inputs a multiple of 8. Four products of a byte and a weight, 127 * 63 each at most, fit into
-   16 bits. */
+/* R rows of bytes times a panel of whole numbers; inputs are a multiple of 8. Four products of a byte and a weight,
+   127 * 63 each at most, fit into 16 bits. */
 INLINE void whole_tile(const int R, const uint8_t *x, len inputs, const int8_t *q, i8 (*y)[2]) {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i total[FOUR][2];

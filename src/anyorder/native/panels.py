@@ -149,9 +149,9 @@ class InSteps(InPanels):
     """
 
     @staticmethod
-    def fits(linear: nn.Linear) -> bool:
-        """Can such a map, for which there are kernels, be rounded?"""
-        return linear.in_features <= WIDEST and Steps.possible(linear.weight)
+    def possible(linear: nn.Linear) -> bool:
+        """Are there kernels, and for such a map?"""
+        return InPanels.possible(linear) and linear.in_features <= WIDEST and Steps.possible(linear.weight)
 
     def part(self, x: Tensor, first: int, last: int) -> Tensor:
         """As of any map in panels."""
