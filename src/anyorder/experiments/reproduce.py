@@ -7,36 +7,32 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from anyorder.experiments import choices, costs, energy, figures, grid, tables
+from anyorder.experiments import choices, costs, figures, grid, tables
 from anyorder.experiments.cells import CRITERIA, identify
 from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
 from anyorder.experiments.generations import Watched, watched
 from anyorder.experiments.grid import Scope
-from anyorder.experiments.orders import Cluster, clusters, monotone_share
+from anyorder.experiments.played import played
 from anyorder.experiments.report import (
     Block,
     Figure,
     Heading,
     Shown,
-    Steps,
     Text,
     Viewer,
     markdown,
     page,
-    steps_of,
     without_empty,
 )
 from anyorder.experiments.results import Results, Row, record
 from anyorder.experiments.runner import Setting, Spread, run_all
 from anyorder.experiments.schedule import schedule, what_findings_need
-from anyorder.experiments.tables import TextTable, title
+from anyorder.experiments.tables import title
 from anyorder.experiments.verdicts import verdicts
 from anyorder.files import write_whole
 from anyorder.models.catalog import locate
-from anyorder.traces.page import page as viewer_page
 
 FINDINGS = "findings.md"
-SAMPLES = 4  # generations shown in the viewer, each by every order
 
 
 @dataclass(frozen=True)
@@ -121,9 +117,7 @@ def write_report(results: Results, scope: Scope, out: Path, model: str, left: in
     """Everything that is known, as files."""
     out.mkdir(parents=True, exist_ok=True)
     seen = _seen(results, scope)
-    blocks = without_empty(
-        [*_opening(results, scope, model, left), *_tables(results, scope), *_generations(scope, seen)]
-    )
+    blocks = without_empty([*_opening(results, scope, model, left), *_tables(results, scope), *played(scope, seen)])
     for block in blocks:
         if isinstance(block, Figure):
             write_whole(out / f"{block.name}.svg", block.svg)
@@ -261,45 +255,3 @@ def _seen(results: Results, scope: Scope) -> dict[tuple[str, str], list[Watched]
     """(direction, order) → watched generations."""
     done = {(w.direction, w.order): watched(w, results.store) for w in grid.watches(scope)}
     return {key: some for key, some in done.items() if some}
-
-
-def _generations(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> list[Block]:
-    if not seen:
-        return []
-    out: list[Block] = [Heading("Generation orders")]
-    groups: dict[tuple[str, str], list[Cluster]] = {
-        (title(d), order): clusters(some) for (d, order), some in seen.items() if order in grid.ADAPTIVE
-    }
-    shares = [[title(d), order, f"{monotone_share(some):.0%}"] for (d, order), some in seen.items()]
-    out.append(Figure("orders", figures.orders(groups), "k-means of 10-dimensional generation orders, on val."))
-    out.append(Shown(TextTable(["", "order", "steps to the next position on the right"], shares)))
-    for (direction, order), found in groups.items():
-        for cluster in found:
-            name = f"{order}, {direction}: {cluster.name} ({cluster.share:.0%} of the generations)"
-            out.append(Steps(steps_of(cluster.example.trace, cluster.example.reference), name))
-    out += [Heading("Energy over the steps"), *_energy(scope, seen)]
-    out += [Heading("Sample generations"), _samples(seen)]
-    return out
-
-
-def _energy(scope: Scope, seen: dict[tuple[str, str], list[Watched]]) -> list[Block]:
-    curves = {
-        title(d): {order: energy.mean_curve(some) for (e, order), some in seen.items() if e == d}
-        for d in scope.directions
-    }
-    curves = {name: lines for name, lines in curves.items() if lines}
-    apart = {name: energy.differences(lines) for name, lines in curves.items()}
-    out: list[Block] = [
-        Figure("energy", figures.energy(curves, "energy"), "Energy (−Σ logit of what is written) over the generation."),
-    ]
-    if all(apart.values()):
-        label = "energy − that of uniform"
-        out.append(Figure("energy-difference", figures.energy(apart, label), "Below zero: likelier than uniform's."))
-    last = [[name, *(f"{line[-1]:.1f}" for line in lines.values())] for name, lines in curves.items()]
-    out.append(Shown(TextTable(["at the end", *next(iter(curves.values()))], last)))
-    return out
-
-
-def _samples(seen: dict[tuple[str, str], list[Watched]]) -> Viewer:
-    traces = [some[i].trace for i in range(SAMPLES) for some in seen.values() if i < len(some)]
-    return Viewer("samples", viewer_page(traces, "Sample generations"), "Sample generations, played step by step")
