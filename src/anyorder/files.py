@@ -11,6 +11,7 @@ import stat
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ except ImportError:  # Windows: two writers of one file are then not told apart
     fcntl = None  # type: ignore[assignment]
 
 Identity = tuple[int, int, str]
+ASIDE = ".anyorder-"  # how the names of files that are not complete yet begin
 
 
 class FileError(AnyorderError):
@@ -126,25 +128,31 @@ def endless(path: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def whole(path: Path | str) -> Iterator[IO[bytes]]:
-    """Write a file of which the whole is wanted: `path` is the old or the new one at any moment, never a part."""
+    """Replace a file by what is written within: at any moment, and after a crash, `path` is the old or the new one.
+
+    Until it is complete, the new one is a hidden file beside it, under a name that no file had.
+    """
     path = Path(os.path.realpath(path))
     if special(path):
         with path.open("wb") as device:
             yield device
         return
-    aside = path.with_name(path.name + ".partial")
-    with open_claimed(aside) as file:
-        try:
-            file.truncate()
+    aside = path.with_name(ASIDE + uuid.uuid4().hex)
+    try:
+        file = aside.open("x+b")  # never a file that exists, nor through a link
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if path.exists():
-                shutil.copymode(path, aside)
-            os.replace(aside, path)
-        except BaseException:
-            aside.unlink(missing_ok=True)
-            raise
+        if path.exists():
+            shutil.copymode(path, aside)
+        os.replace(aside, path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
     _sync_folder(path.parent)
 
 

@@ -117,7 +117,7 @@ def test_resume_gives_what_one_run_gives(run: Run, translate: list[str], tmp_pat
         cut(record, size)
         assert run(*translate, "-o", out, "--trace", trace, "--resume").code == 0
         assert out.read_bytes() == expected and trace.read_bytes() == traced
-    assert not list(tmp_path.glob("*.partial"))
+    assert not list(tmp_path.glob(f"{files.ASIDE}*"))
 
 
 CHANGES = [(["--json"], "json"), (["--order", "left2right"], "order"), (["--seed", "3"], "seed"), (["--int8"], "int8")]
@@ -214,8 +214,6 @@ def test_whole_files(tmp_path: Path) -> None:
         stream.write(b"tw")
         raise RuntimeError
     assert file.read_text() == "one" and sorted(tmp_path.iterdir()) == [file, link]
-    with files.whole(file), pytest.raises(files.FileError, match="another process"), files.whole(link):
-        pass
     with pytest.raises(files.FileError, match="not empty"), files.whole_folder(tmp_path):
         pass
     with pytest.raises(RuntimeError), files.whole_folder(tmp_path / "new") as new:
@@ -225,6 +223,49 @@ def test_whole_files(tmp_path: Path) -> None:
     with files.whole_folder(tmp_path / "new") as new:
         (new / "x").write_text("x")
     assert (tmp_path / "new" / "x").read_text() == "x" and len(list(tmp_path.iterdir())) == 3
+
+
+def test_files_of_any_name_beside_an_output_stay(run: Run, translate: list[str], tmp_path: Path) -> None:
+    """A file that is not complete yet takes the place of no other, nor is written through a link."""
+    victim, out = tmp_path / "victim.txt", tmp_path / "out"
+    victim.write_text("mine")
+    (tmp_path / "out.partial").write_text("my own notes")
+    with files.whole(out) as one, files.whole(out) as other:
+        there = {p.name for p in tmp_path.iterdir()} - {"victim.txt", "out.partial", "a.de"}
+        assert len(there) == 2 and all(name.startswith(files.ASIDE) for name in there)
+        one.write(b"one")
+        other.write(b"other")
+    assert out.read_text() == "one" and (tmp_path / "out.partial").read_text() == "my own notes"
+    (tmp_path / "out.partial").unlink()
+    (tmp_path / "out.partial").symlink_to(victim)
+    assert run(*translate[:-2], "Ein Hund.", "-o", out).code == 0
+    assert victim.read_text() == "mine" and not out.is_symlink() and out.read_text().count("\n") == 1
+    trace, page = tmp_path / "page.html.partial", tmp_path / "page.html"
+    assert run(*translate[:-2], "Ein Hund.", "--trace", trace).code == 0
+    before = trace.read_bytes()
+    assert run("view", trace, "-o", page, "--no-open").code == 0
+    assert trace.read_bytes() == before and page.exists()
+    record = tmp_path / "b.en.resume"
+    assert run(*translate, "-o", tmp_path / "b.en").code == 0
+    before = record.read_bytes()
+    done = run(*translate[:-1], record, "-o", tmp_path / "b.en")
+    assert done.code == 1 and "is the same file" in done.err and record.read_bytes() == before
+    assert not list(tmp_path.glob(f"{files.ASIDE}*"))
+
+
+def test_permissions_of_whole_files(tmp_path: Path) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.write_text("")
+    old.chmod(0o640)
+    before = os.umask(0o027)
+    try:
+        for file in (new, old):
+            files.write_whole(file, "x")
+    finally:
+        os.umask(before)
+    assert new.stat().st_mode & 0o777 == 0o640 == old.stat().st_mode & 0o777
+    with pytest.raises(FileNotFoundError, match="no/where"):
+        files.write_whole(tmp_path / "no/where", "x")
 
 
 def test_fingerprints_differ() -> None:

@@ -21,7 +21,7 @@ from anyorder.cluster.job import Job, Outcome
 from anyorder.cluster.processes import Processes
 from anyorder.cluster.tasks import Task
 from anyorder.errors import AnyorderError, UsageError
-from anyorder.files import FileError
+from anyorder.files import ASIDE, FileError
 from anyorder.models import freed
 
 Do = Callable[..., Outcome]
@@ -135,13 +135,13 @@ def test_finished_shards_are_not_repeated_and_the_rest_is_the_same(do: Do, sourc
     (out / "_done" / "000001.json").unlink()  # as if it had been stopped after the part, before its record
     (out / "part-000003.txt").unlink()
     (out / "_done" / "000004.json").write_text('{"rows"')
-    (out / "part-000005.txt.abc.partial").write_text("begun")
+    (out / f"{ASIDE}0123").write_text("begun")
     times = {p.name: p.stat().st_mtime_ns for p in out.glob("part-*")}
     outcome = do(TRANSLATE, source, out, size=200)
     assert parts(out) == whole and (out / "manifest.json").read_bytes() == manifest
     again = {p.name for p in out.glob("part-*") if p.stat().st_mtime_ns != times.get(p.name)}
     assert again == {"part-000001.txt", "part-000003.txt", "part-000004.txt"}
-    assert outcome.kept == len(outcome.reports) - 3
+    assert outcome.kept == len(outcome.reports) - 3 and not (out / f"{ASIDE}0123").exists()
 
 
 def test_jobs_are_not_mixed(do: Do, source: Path, tmp_path: Path) -> None:

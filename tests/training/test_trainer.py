@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -208,13 +209,18 @@ def test_a_loss_that_is_not_a_number_stops_with_the_last_checkpoint_intact(tmp_p
     assert path.read_bytes() == before
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"step": 1})
-    (tmp_path / "checkpoint.pt.new").symlink_to("/dev/full")
-    with pytest.raises(TrainingError, match=r"disk is full; the last good one.*intact"):
-        save_checkpoint(path, {"step": 2, "weights": torch.zeros(1000)})
+    ignored, limits = signal.signal(signal.SIGXFSZ, signal.SIG_IGN), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(TrainingError, match=r"disk is full; the last good one.*intact"):
+            save_checkpoint(path, {"step": 2, "weights": torch.zeros(1000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.pt"]
     assert load_checkpoint(path) == {"step": 1}
     save_checkpoint(path, {"step": 3})
     assert load_checkpoint(path) == {"step": 3}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from anyorder.cli import _show, _stream
 from anyorder.cli._outputs import Outputs
 from anyorder.cli._terminal import shown, visible
-from anyorder.files import FileError, ctrl_c_waits, write_whole
+from anyorder.files import FileError, ctrl_c_waits, keep_apart, write_whole
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -48,7 +48,9 @@ class Job:
     def stream(self, raw: BinaryIO, name: str, path: Path | None, resume: bool, settings: dict[str, Any]) -> None:
         """Translate every line; what is finished is written, whatever happens next."""
         done = before = 0
-        with Outputs([path, self.watch.file], settings) as outputs:
+        outputs = Outputs([path, self.watch.file], settings)
+        keep_apart({name: _file(raw)}, {"the record of --output": outputs.record and outputs.record.path})
+        with outputs:
             if resume:
                 outputs.resume()
             self.watch.sink = outputs.sinks[1]
@@ -98,6 +100,13 @@ class Job:
         if self.plan.choosing.nbest == 1:
             return one_line(result.text) + "\n"
         return "".join(f"{number} ||| {one_line(h.text)} ||| {h.score:.4f}\n" for h in result.hypotheses)
+
+
+def _file(raw: BinaryIO) -> int | None:
+    try:
+        return raw.fileno()
+    except OSError:  # held in memory
+        return None
 
 
 def one_line(text: str) -> str:

@@ -23,7 +23,7 @@ from anyorder.cluster.shards import Report, Shard, cut
 from anyorder.cluster.tasks import Task, absolute
 from anyorder.cluster.work import DONE, JOB, LOCK, MANIFEST, Work, key_of
 from anyorder.errors import UsageError
-from anyorder.files import FileError, open_claimed
+from anyorder.files import ASIDE, FileError, open_claimed
 from anyorder.text.identity import identity
 
 VERSION = 1
@@ -142,7 +142,7 @@ class Job:
         outcome, there = Outcome(), set(places.names(self.output))
         records = set(places.names(self._path(DONE)))
         for path in [*((name,) for name in there), *((DONE, name) for name in records)]:
-            if path[-1].endswith(places.ASIDE):
+            if path[-1].startswith(ASIDE):
                 places.remove(self._path(*path))
         for shard in self.shards:
             if shard.record not in records or shard.name(self.kind) not in there:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import uuid
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any
 
 import fsspec
 
 from anyorder.errors import DataError, first_line
-from anyorder.files import FileError
+from anyorder.files import FileError, write_whole
 
 STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "updated", "created")
-ASIDE = ".partial"  # the end of a name under which a file is being written
 
 
 @dataclass(frozen=True)
@@ -174,19 +171,10 @@ def remove(path: str) -> None:
 def write(path: str, content: bytes) -> None:
     """A file that is whole or not there, whoever else writes the same one at the same time.
 
-    On local disk it is written aside, under a name that nobody else has, and moved; stores put an object at once.
+    On local disk it is moved into place when it is complete; stores put an object at once.
     """
     fs, name = file_system(path)
-    if not is_local(path):
+    if is_local(path):
+        write_whole(name, content)
+    else:
         fs.pipe_file(name, content)
-        return
-    aside = Path(f"{name}.{uuid.uuid4().hex[:12]}{ASIDE}")
-    try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, name)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise

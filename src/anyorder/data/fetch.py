@@ -12,11 +12,12 @@ import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from anyorder.errors import DataError
-from anyorder.files import write_whole
+from anyorder.files import whole, write_whole
 
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data"
 SPLITS = ("train", "val", "test_2016_flickr", "test_2017_flickr")
@@ -89,7 +90,7 @@ def _tatoeba(folder: Path) -> Iterator[str]:
     for split, pairs in split_tatoeba(get["german"], get["english"], get["links"]).items():
         path = folder / f"{split}.de-en.tsv.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
+        write_whole(path, gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
         yield str(path)
 
 
@@ -140,11 +141,17 @@ def _download(url: str, target: Path) -> str:
     return str(target)
 
 
+@contextmanager
+def _packed(path: Path) -> Iterator[gzip.GzipFile]:
+    with whole(path) as file, gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
+        yield packed
+
+
 def _wmt14(folder: Path) -> Iterator[str]:
     """Europarl, Common Crawl and News Commentary as one training file a language; newstest2013 and 2014."""
     folder.mkdir(parents=True, exist_ok=True)
     if not all((folder / f"train.{k}.gz").exists() for k in ("de", "en")):
-        with gzip.open(folder / "train.de.gz.new", "wb") as de, gzip.open(folder / "train.en.gz.new", "wb") as en:
+        with _packed(folder / "train.de.gz") as de, _packed(folder / "train.en.gz") as en:
             for name, url in WMT_TRAIN.items():
                 with tarfile.open(fileobj=io.BytesIO(_get(url)), mode="r:gz") as archive:
                     for member in archive.getmembers():
@@ -152,8 +159,6 @@ def _wmt14(folder: Path) -> Iterator[str]:
                             content = archive.extractfile(member)
                             assert content is not None
                             shutil.copyfileobj(content, de if member.name.endswith(".de") else en)
-        for k in ("de", "en"):
-            (folder / f"train.{k}.gz.new").replace(folder / f"train.{k}.gz")
     for k in ("de", "en"):
         yield str(folder / f"train.{k}.gz")
     with tarfile.open(fileobj=io.BytesIO(_get(WMT_DEV)), mode="r:gz") as archive:
@@ -162,5 +167,5 @@ def _wmt14(folder: Path) -> Iterator[str]:
             if stem in ("newstest2013.de", "newstest2013.en"):
                 content = archive.extractfile(member)
                 assert content is not None
-                (folder / stem).write_bytes(content.read())
+                write_whole(folder / stem, content.read())
                 yield str(folder / stem)

@@ -1,17 +1,17 @@
-"""Checkpoints that are either whole or not there: written aside, synced, renamed; and the run's log beside them."""
+"""Checkpoints that are either whole or not there, and the run's log beside them."""
 
 from __future__ import annotations
 
 import errno
 import io
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from anyorder.errors import AnyorderError, extra
+from anyorder.files import write_whole
 
 
 class TrainingError(AnyorderError):
@@ -19,22 +19,10 @@ class TrainingError(AnyorderError):
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace `path` by `content`, so that a crash at any moment leaves the old or the new file."""
-    aside = path.with_name(path.name + ".new")
+    """Replace `path` by `content`, whole or not at all; a failure says what is safe."""
     try:
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            if aside.is_file():
-                os.fsync(file.fileno())
-        os.replace(aside, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write_whole(path, content)
     except OSError as error:
-        aside.unlink(missing_ok=True)
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         state = f"the last good one, {path}, is intact" if path.exists() else "there is no earlier one"
         advice = "free some space and run the same command again: it goes on from there" if full else "see the cause"

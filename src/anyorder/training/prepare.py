@@ -14,6 +14,7 @@ from torch import Tensor
 from anyorder.data import read as files
 from anyorder.data.ragged import Ragged
 from anyorder.errors import DataError
+from anyorder.files import whole
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER
 from anyorder.models.lengths import LengthCounts, count_lengths
@@ -252,6 +253,5 @@ class _Cache:
             return None if r is None else (r.flat, r.starts, r.lengths)
 
         stored = {name: (parts(c.first), parts(c.second), c.language) for name, c in corpora.items()}
-        aside = self.path.with_name(self.path.name + ".new")
-        torch.save({"key": self.key, "corpora": stored}, aside)
-        aside.replace(self.path)
+        with whole(self.path) as file:
+            torch.save({"key": self.key, "corpora": stored}, file)
