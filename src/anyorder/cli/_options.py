@@ -224,7 +224,7 @@ def open_writer(name: str, diffusion: bool = False) -> Writer:
     """The masked language model of that name."""
     from anyorder.text.load import load
 
-    return load(name, kind="diffusion") if diffusion else load(name, kind="masked")
+    return load(name, kind="diffusion") if diffusion else load(name, kind="language")
 
 
 def spread_on(ray: str | None) -> AbstractContextManager[Spread | None]:

@@ -1,4 +1,4 @@
-"""`anyorder convert`: an XLM checkpoint as a model folder."""
+"""`anyorder convert`: an XLM checkpoint as a model folder; a folder with vocab.txt alone, with a tokenizer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from anyorder.cli._terminal import visible
 
 
 def convert(
-    checkpoint: Annotated[Path, typer.Argument(help="A .pth file of XLM or of the paper's authors."), READ],
+    checkpoint: Annotated[
+        Path, typer.Argument(help="A .pth file of XLM or of the paper's authors; with --split, a folder."), READ
+    ],
     folder: Annotated[Path, typer.Argument(help="The model folder to write: a new one."), FOLDER],
     codes: Annotated[
         Path | None,
@@ -25,13 +27,28 @@ def convert(
         READ,
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store float16 weights: half the size.")] = False,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Copy a Hugging Face folder that has vocab.txt but no tokenizer.json, with a tokenizer to which each "
+            "match of this expression is a symbol.",
+        ),
+    ] = None,
 ) -> None:
-    """Convert an XLM checkpoint to safetensors and JSON.
+    """Convert an XLM checkpoint to safetensors and JSON, or give a folder the tokenizer that it lacks.
 
     The file is read without running anything in it, and every tensor is checked.
 
     Example: anyorder convert mlm_tlm.pth my-model --codes bpe.codes --text train.de train.en
     """
+    if split is not None:
+        if codes is not None or text is not None or half:
+            raise typer.BadParameter("--split copies a folder as it is: --codes, --text and --half are for checkpoints")
+        _split(checkpoint, folder, split)
+        return
+    if checkpoint.is_dir():
+        raise typer.BadParameter(f"{checkpoint} is a folder: --split REGEX gives it a tokenizer; else give a .pth file")
     from rich.console import Console
     from rich.text import Text
 
@@ -51,3 +68,16 @@ def convert(
     a = read.architecture
     sizes = f"{a.layers} layers, {a.dim} wide, {a.vocabulary} words, {' and '.join(read.languages)}"
     typer.echo(f"{folder}: {sizes}{'' if codes else '; without --codes it has no tokenizer'}")
+
+
+def _split(old: Path, new: Path, pattern: str) -> None:
+    from anyorder.errors import AnyorderError
+    from anyorder.models.split import convert_split
+
+    try:
+        symbols = convert_split(old, new, pattern)
+    except AnyorderError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {new}: {error.strerror}") from None
+    typer.echo(f"{new}: a tokenizer of {symbols} symbols")

@@ -111,7 +111,7 @@ class Task:
             except TextError as error:
                 raise UsageError(str(error)) from None
         else:
-            held = load(self.model, kind="diffusion") if self.diffusion else load(self.model, kind="masked")
+            held = load(self.model, kind="diffusion") if self.diffusion else load(self.model, kind="language")
         return Opened(self, to_gpu(held))
 
 

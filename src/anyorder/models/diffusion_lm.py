@@ -15,6 +15,7 @@ from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.hub import check_type, quiet
+from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
 class DiffusionLM(nn.Module):
@@ -142,7 +143,7 @@ def load_diffusion_lm(
     A model that keeps its code beside its weights (LLaDA and Dream do) you load yourself, where you trust it, and give
     to `wrap_diffusion_lm`.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     where = str(path_or_name)
     check_type(Path(where))
@@ -151,7 +152,6 @@ def load_diffusion_lm(
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, output_loading_info=True, trust_remote_code=False
             )
-        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
     except Exception as error:  # missing, damaged, code of its own …: as many types as causes
         raise ModelError(
             f"cannot load a diffusion LM from {where}: {first_line(error)} (if it needs code of its own, load it "
@@ -160,6 +160,7 @@ def load_diffusion_lm(
     model, found = loaded
     if found["missing_keys"]:
         raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
+    tokenizer = fitted(load_tokenizer(where), model.get_output_embeddings().weight.shape[0], where)
     return wrap_diffusion_lm(model, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
 
 

@@ -43,3 +43,20 @@ def check_type(folder: Path) -> None:
         f'{folder / "config.json"} has no "model_type": it is from before there was one. Add "model_type": "{guess}" '
         "to it, or the name of the architecture that it is"
     )
+
+
+def is_diffusion(path_or_name: str | Path, **hub: Any) -> bool:
+    """Is it a language model without a masked LM's head, of which only a diffusion LM can be made? Its config says."""
+    from transformers import CONFIG_MAPPING, PretrainedConfig
+    from transformers.models.auto import modeling_auto as auto
+
+    try:
+        config, _ = PretrainedConfig.get_config_dict(str(path_or_name), **hub)
+    except Exception:  # the loader will say what is wrong
+        return False
+    kind, named = config.get("model_type"), [str(name) for name in config.get("architectures") or ()]
+    if any(name.endswith(("ForCausalLM", "ForBlockDiffusion")) for name in named):
+        return True
+    if kind is None or kind in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return False
+    return kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from anyorder.core.model import NoContext
 from anyorder.errors import ModelError, first_line
 from anyorder.models.hub import check_type, quiet
+from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
 class MaskedLM(nn.Module):
@@ -91,11 +92,12 @@ class MaskedLM(nn.Module):
 def load_masked_lm(path_or_name: str | Path, *, dtype: torch.dtype = torch.float32) -> MaskedLM:
     """A masked LM and its tokenizer from a local folder or a hub name; no code from the folder is ever run."""
     model = _load_weights(str(path_or_name), dtype)
-    tokenizer = _load_tokenizer(str(path_or_name))
+    tokenizer = load_tokenizer(str(path_or_name))
+    size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
+    fitted(tokenizer, size, str(path_or_name))
     missing = [name for name in ("mask_token_id", "pad_token_id") if getattr(tokenizer, name) is None]
     if missing:
         raise ModelError(f"the tokenizer of {path_or_name} has no {' and no '.join(missing)}: is it a masked LM's?")
-    size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
     added = [i for i, token in tokenizer.added_tokens_decoder.items() if token.special]
     special = tuple(i for i in {*tokenizer.all_special_ids, *added, *range(len(tokenizer), size)} if i < size)
     model.requires_grad_(False)
@@ -128,17 +130,6 @@ def _load_weights(where: str, dtype: torch.dtype) -> Any:
         if not bool(parameter.isfinite().all()):
             raise ModelError(f"the weights in {where} are damaged: {name} has NaN or infinite values")
     return model
-
-
-def _load_tokenizer(where: str) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-    except Exception as error:  # its causes are as many as there are tokenizers
-        raise ModelError(
-            f"cannot load the tokenizer in {where} (tokenizer.json or vocabulary files): {first_line(error)}"
-        ) from error
 
 
 def _encoder_name(model: nn.Module) -> str:

@@ -12,12 +12,13 @@ from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT, shipped
 from anyorder.models.folder import ModelFolder
 from anyorder.models.freed import keep_freed_memory
+from anyorder.models.hub import is_diffusion
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
+from anyorder.text.writer import Unknown, Writer
 
 __all__ = ["load", "shipped"]
 
-Kind = Literal["translation", "masked", "diffusion"]
+Kind = Literal["translation", "language", "masked", "diffusion"]
 Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
 
 
@@ -35,12 +36,19 @@ def load(
     compiled: bool = ...,
 ) -> Translator: ...
 @overload
-def load(path_or_name: str | Path, *, kind: Literal["masked"]) -> Writer: ...
-@overload
-def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **diffusion: Any) -> Writer: ...
+def load(path_or_name: str | Path, *, kind: Literal["language", "masked"], unknown: Unknown = ...) -> Writer: ...
 @overload
 def load(
-    path_or_name: str | Path, *, beside: str | Path | None = ..., int8: bool = ..., compiled: bool = ...
+    path_or_name: str | Path, *, kind: Literal["diffusion"], unknown: Unknown = ..., **diffusion: Any
+) -> Writer: ...
+@overload
+def load(
+    path_or_name: str | Path,
+    *,
+    beside: str | Path | None = ...,
+    int8: bool = ...,
+    compiled: bool = ...,
+    unknown: Unknown | None = ...,
 ) -> Translator | Writer: ...
 
 
@@ -51,14 +59,16 @@ def load(
     beside: str | Path | None = None,
     int8: bool = False,
     compiled: bool = False,
+    unknown: Unknown | None = None,
     **diffusion: Any,
 ) -> Translator | Writer:
     """A `Translator` or a `Writer`.
 
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
-    Face masked language model (folder or hub name). `kind` says which is expected: "translation" for one of ours,
-    "masked" for a language model, "diffusion" for a LLaDA- or Dream-like one, with the further options of
-    `load_diffusion_lm`.
+    Face masked or diffusion language model (folder or hub name; its config says which). `kind` says what is expected:
+    "translation" for one of ours, "language" for a language model, "masked" or "diffusion" for one of that kind; the
+    latter takes the further options of `load_diffusion_lm`. A text with symbols that a language model's vocabulary
+    lacks is refused; with unknown="allow" the model reads its unknown symbol there.
 
     These are for our own models: `beside`, the autoregressive model that rescores (a shipped one or a folder), where
     it is not the one that lies beside the model as FOLDER-ar; int8=True, which rounds matrix products to 8 bits, no
@@ -76,10 +86,18 @@ def load(
         raise ModelError(f"{what} {str(path_or_name)!r}; {catalog.known()}")
     if kind not in (None, "translation") and ours:
         raise ModelError(f"{path_or_name} is a translation model: use `anyorder translate -m {path_or_name}`")
+    if unknown is not None and (ours or unknown not in get_args(Unknown)):
+        raise ModelError(
+            f"unknown is {' or '.join(get_args(Unknown))}; got {unknown!r}"
+            if not ours
+            else f"unknown is for Hugging Face's language models; {path_or_name} knows every character"
+        )
     keep_freed_memory()
     if folder is not None and ours:
         other = folder.beside if beside is None else _judge(folder, beside)
         return _ours(folder, other, partial(_arithmetic, int8=int8, compiled=compiled))
+    if kind is None or kind == "language":
+        kind = "diffusion" if is_diffusion(path_or_name if folder is None else folder.path) else "masked"
     if beside is not None:
         raise ModelError(f"beside is for anyorder's own models; {path_or_name} is not one")
     if int8 or compiled:
@@ -93,7 +111,7 @@ def load(
         from anyorder.models.masked_lm import load_masked_lm
 
         model = load_masked_lm(where)
-    return Writer(model, model.tokenizer, str(path_or_name))
+    return Writer(model, model.tokenizer, str(path_or_name), unknown or "refuse")
 
 
 def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:

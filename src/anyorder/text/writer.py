@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from torch import Tensor
 
 from anyorder.core import Cost, Decoder, unroll
 from anyorder.errors import TextError
+from anyorder.models import vocabulary
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
 from anyorder.text.checks import whole_number
 from anyorder.text.effort import estimate, expected
@@ -21,6 +22,7 @@ from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
 from anyorder.text.rows import Canvas, Input, Whole
 from anyorder.traces.trace import Trace
 
+Unknown = Literal["refuse", "allow"]  # a text with symbols that the vocabulary lacks
 MANY = (*WRITING, "beam", "positions")  # options for those who write several fillings
 
 
@@ -31,6 +33,7 @@ class Writer:
     model: Any
     tokenizer: Any
     name: str = "model"
+    unknown: Unknown = "refuse"
     generator: Generator = field(init=False, repr=False)  # ids in, hypotheses out
 
     def __post_init__(self) -> None:
@@ -92,7 +95,7 @@ class Writer:
         drawn = {} if isinstance(options.get("order"), Decoder) else {"temperature": 1.0}  # a Decoder has its own
         plan = planned("generate", MANY, None, {"order": "uniform", **drawn, **options})
         self._expect(plan, n, length, len(prompt))
-        ids = self._encode(usable(prompt)) if prompt else []
+        ids = self._given(prompt) if prompt else []
         start, end = self._wrap(ids)
         canvas = (*start, *[self.model.mask_id] * length, *end)
         found = self.generator.generate([self._input(canvas, k) for k in range(n)], plan)
@@ -111,7 +114,7 @@ class Writer:
     def score(self, texts: str | Sequence[str]) -> TextScore | list[TextScore]:
         """Pseudo log-likelihood, and log p of each token given all others."""
         many = [texts] if isinstance(texts, str) else list(texts)
-        ids = [self._encode(usable(text)) for text in many]
+        ids = [self._given(text) for text in many]
         for text, row in zip(many, ids, strict=True):
             if not row:
                 raise TextError(f"there is nothing to score in {text!r}")
@@ -143,6 +146,10 @@ class Writer:
 
     # ------------------------------------------------------------------ canvases
 
+    def _given(self, text: str) -> list[int]:
+        """The ids of a text of the user's."""
+        return vocabulary.encode(self.tokenizer, usable(text), self.unknown == "allow")
+
     def _encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
@@ -165,7 +172,7 @@ class Writer:
 
     def _canvas(self, blanks: Blanks) -> list[int]:
         """The ids of a text with its masks, special tokens around it."""
-        start, end = self._wrap(self._encode(blanks.canvas(str(self.tokenizer.mask_token))))
+        start, end = self._wrap(self._given(blanks.canvas(str(self.tokenizer.mask_token))))
         seen = (start + end).count(self.model.mask_id)
         if seen != blanks.masks:
             raise TextError(f"the tokenizer of {self.name} finds {seen} masks where {blanks.masks} are written")
