@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from anyorder.cluster.job import Job, Outcome
+from anyorder.pool import Actors
 from benchmarks.cluster_runs import ray_cluster, written
 from tests import cluster_support
-from tests.cluster_support import FULL, Faulty
+from tests.cluster_support import FULL, Changed, Faulty
 
 
 def _run(job: Job, when: Callable[[int], None] = lambda done: None, **faults: Any) -> tuple[Outcome, int]:
     """The job with faults; `when` hears how many shards are done. Also how often a shard was begun in vain."""
-    from anyorder.cluster.on_ray import Actors
-
     diary, counts = Path(f"{job.output}-diary"), iter(range(1, 1 << 30))
-    outcome = job.run(lambda work: Actors(Faulty(work, diary, **faults)), lambda shard, report: when(next(counts)))
+    pool = Changed(Actors(), lambda work: Faulty(work, diary, **faults))
+    outcome = job.run(pool, lambda shard, report: when(next(counts)))
     return outcome, len(Faulty(None, diary).entries()) - len(outcome.reports)  # type: ignore[arg-type]
 
 

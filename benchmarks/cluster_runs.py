@@ -7,15 +7,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster.crew import Crew, Event, Ready
 from anyorder.cluster.job import Job
-from anyorder.cluster.processes import Processes
 from anyorder.cluster.tasks import Task
+from anyorder.pool import Actors, Pool, Processes, Worker
 
 NODE = {
     "num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 << 20, "include_dashboard": False,
@@ -45,25 +45,35 @@ class Watched:
 
 
 class Clock:
-    """A crew, with the time between giving a part and hearing of it that was not spent on the part."""
+    """A pool, with the time between giving a part and hearing of it that was not spent on the part."""
 
-    def __init__(self, crew: Crew) -> None:
-        self.crew, self.given, self.lost, self.ready = crew, dict[Any, float](), list[float](), list[float]()
-        self.size, self.hire, self.dismiss = crew.size, crew.hire, crew.dismiss
+    def __init__(self, pool: Pool, change: Callable[[Any], Any]) -> None:
+        self.pool, self.change, self.lost, self.ready = pool, change, list[float](), list[float]()
+        self.size = pool.size
 
-    def give(self, worker: Any, part: Any) -> None:
-        self.given[worker] = time.perf_counter()
-        self.crew.give(worker, part)
+    def start(self, work: Any) -> Worker:
+        return Timed(self, self.pool.start(self.change(work)))
 
-    def wait(self, seconds: float) -> list[tuple[Any, Event]]:
-        out = self.crew.wait(seconds)
-        now = time.perf_counter()
-        for worker, event in out:
-            if isinstance(event, Ready):
-                self.ready.append(now)
-            elif worker in self.given:
-                self.lost.append(now - self.given.pop(worker) - event.result.seconds)  # type: ignore[union-attr]
-        return out
+
+class Timed:
+    """A worker of that pool."""
+
+    def __init__(self, clock: Clock, worker: Worker) -> None:
+        self.clock, self.worker, self.end = clock, worker, worker.end
+
+    def ready(self) -> Future[str]:
+        future = self.worker.ready()
+        future.add_done_callback(lambda done: self.clock.ready.append(time.perf_counter()))
+        return future
+
+    def do(self, part: Any) -> Future[Any]:
+        begun, future = time.perf_counter(), self.worker.do(part)
+        future.add_done_callback(lambda done: self._heard(time.perf_counter() - begun, done))
+        return future
+
+    def _heard(self, seconds: float, done: Future[Any]) -> None:
+        if done.exception() is None:
+            self.clock.lost.append(seconds - done.result().seconds)
 
 
 def _most() -> float:
@@ -110,16 +120,12 @@ def ray_cluster(*nodes: dict[str, Any], send: tuple[str, ...] = ()) -> Iterator[
 
 def measured(how: str, workers: int, job: Job) -> dict[str, Any]:
     """One run, from the moment that a command has its cluster, and what it took."""
-    marks, clocks = list[tuple[float, int]](), list[Clock]()
+    marks = list[tuple[float, int]]()
     memory = Path(f"{job.output}-memory")
     memory.mkdir()
 
-    def who(make: Any) -> Callable[[Any], Any]:
-        def hired(work: Any) -> Clock:
-            clocks.append(Clock(make(Watched(work, str(memory)), workers)))
-            return clocks[0]
-
-        return hired
+    def watched(pool: Pool) -> Clock:
+        return Clock(pool, lambda work: Watched(work, str(memory)))
 
     def done(shard: Any, report: Any) -> None:
         marks.append((time.perf_counter(), report.rows))
@@ -127,21 +133,21 @@ def measured(how: str, workers: int, job: Job) -> dict[str, Any]:
     begun = time.perf_counter()
     if how == "processes":
         started = begun
-        outcome = job.run(who(Processes), done)
+        clock = watched(Processes(workers))
+        outcome = job.run(clock, done)
     else:
-        from anyorder.cluster.on_ray import Actors
-
         with ray_cluster(*[{}] * (workers - 1), send=(__name__,)):
             started = time.perf_counter()
-            outcome = job.run(who(Actors), done)
+            clock = watched(Actors(workers))
+            outcome = job.run(clock, done)
     first, last = marks[0], marks[-1]
     said = [[line.split() for line in file.read_text().splitlines()] for file in memory.iterdir()]
     workers_memory = [[(int(rows), float(most)) for rows, most in lines] for lines in said]
     return {
         "how": how, "workers": workers, "rows": outcome.rows, "failed": len(outcome.failed), "shards": len(job.shards),
         "rate": sum(rows for _, rows in marks[1:]) / (last[0] - first[0]), "cluster": started - begun,
-        "ready": clocks[0].ready[0] - started, "first": first[0] - started, "seconds": last[0] - started,
-        "lost": sum(clocks[0].lost), "driver": _most(),
+        "ready": clock.ready[0] - started, "first": first[0] - started, "seconds": last[0] - started,
+        "lost": sum(clock.lost), "driver": _most(),
         "worker": max(most for parts in workers_memory for _, most in parts), "tenths": in_tenths(workers_memory[0]),
         "load": os.getloadavg()[0], "parts": written(job),
     }  # fmt: skip

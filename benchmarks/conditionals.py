@@ -23,6 +23,7 @@ from anyorder.experiments.report import Block, Heading, Shown, Text, markdown
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.tables import TextTable, title
+from anyorder.pool import HERE
 from anyorder.text.plan import Plan
 from benchmarks.publish import publish
 
@@ -99,7 +100,7 @@ def main() -> None:
     done: list[Row] = [row for d in scope.directions for row in conditionals(scope, d).values()]
     for row in sorted(done, key=lambda row: row.cell.steps != 10):  # the cheap ones first, of all models
         for model, setting in settings.items():
-            run_all(every[model].jobs(row, scope.limit), setting, 1, (end - time.monotonic()) / 60)
+            run_all(every[model].jobs(row, scope.limit), setting, HERE, (end - time.monotonic()) / 60)
     introduction = INTRODUCTION.format(
         models=" ".join(options.models), limit=options.limit, corpus=scope.main, lengths=done[0].cell.lengths
     )

@@ -24,12 +24,12 @@ from anyorder import recipes
 from anyorder.bench.ours import decode_batch
 from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
+from anyorder.machine import side_by_side
 from anyorder.models.architecture import Architecture
 from anyorder.models.compiled import to_compiled
 from anyorder.models.freed import keep_freed_memory
 from anyorder.models.int8 import to_int8
 from anyorder.models.layout import as_read, by_columns
-from anyorder.models.machine import side_by_side
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.text.batching import batches

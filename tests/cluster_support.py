@@ -1,4 +1,4 @@
-"""A crew that works in this process, and what a job wrote."""
+"""A pool whose work goes wrong, and what a job wrote."""
 
 from __future__ import annotations
 
@@ -12,34 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster.crew import Event, Ready, Work, attempt
+from anyorder.pool import Work
 
 
-class Inline:
-    """One worker: this process."""
+@dataclass
+class Changed:
+    """A pool whose workers are told other work."""
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.events = work, list[tuple[Any, Event]]()
-        self.do: Any = None
+    pool: Any
+    change: Callable[[Any], Any]
 
     def size(self) -> int:
-        return 1
+        return int(self.pool.size())
 
-    def hire(self) -> str:
-        opened = attempt(self.work.open)
-        self.do = getattr(opened, "result", None)
-        self.events.append(("me", Ready("here") if self.do else opened))  # type: ignore[arg-type]
-        return "me"
-
-    def give(self, worker: str, part: Any) -> None:
-        self.events.append((worker, attempt(lambda: self.do(part))))
-
-    def wait(self, seconds: float) -> list[tuple[Any, Event]]:
-        out, self.events = self.events, []
-        return out
-
-    def dismiss(self, worker: str) -> None:
-        pass
+    def start(self, work: Any) -> Any:
+        return self.pool.start(self.change(work))
 
 
 def parts(output: Path) -> bytes:

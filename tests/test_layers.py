@@ -13,6 +13,8 @@ ROOT = Path(anyorder.__file__).parent
 LAYERS = (
     ("errors",),
     ("files",),
+    ("machine",),
+    ("pool",),
     ("core",),
     ("recipes",),
     ("native",),

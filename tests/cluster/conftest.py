@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from cli_support import build_bert, build_translator
-from cluster_support import Inline
 
 from anyorder.cluster.job import Job, Outcome
 from anyorder.cluster.tasks import Task
+from anyorder.pool import HERE
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +30,6 @@ def do(models: Path) -> Callable[..., Outcome]:
 
     def go(task: Task, place: object, output: Path, **settings: Any) -> Outcome:
         model = str(models / task.model) if task.model in ("tiny", "bert") else task.model
-        return Job(dataclasses.replace(task, model=model), str(place), str(output), **settings).run(Inline)
+        return Job(dataclasses.replace(task, model=model), str(place), str(output), **settings).run(HERE)
 
     return go

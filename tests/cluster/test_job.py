@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import multiprocessing
 import os
 import signal
 from collections.abc import Callable
@@ -13,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_support import Inline, parts
+from cluster_support import parts
 
 from anyorder import load
 from anyorder.cluster import tasks
 from anyorder.cluster.job import Job, Outcome
-from anyorder.cluster.processes import Processes
 from anyorder.cluster.tasks import Task
 from anyorder.errors import AnyorderError, UsageError
 from anyorder.files import ASIDE, FileError
 from anyorder.models import freed
+from anyorder.pool import HERE, Processes
 
 Do = Callable[..., Outcome]
 LINES = [f"Ein Hund läuft am Strand {i}." if i % 7 else "" for i in range(60)]
@@ -187,7 +188,7 @@ def test_one_job_at_a_time(do: Do, models: Path, source: Path, tmp_path: Path) -
             do(TRANSLATE, source, tmp_path / "out")
         refused.append(str(error.value))
 
-    Job(replace(TRANSLATE, model=str(models / "tiny")), str(source), str(tmp_path / "out")).run(Inline, second)
+    Job(replace(TRANSLATE, model=str(models / "tiny")), str(source), str(tmp_path / "out")).run(HERE, second)
     assert refused
 
 
@@ -214,26 +215,20 @@ def test_mistakes_are_told(do: Do, source: Path, tmp_path: Path, task: Task, pla
 def test_a_process_that_is_killed_is_replaced(do: Do, models: Path, source: Path, tmp_path: Path) -> None:
     """Real processes; the first to finish a shard is killed with -9 while it does the next."""
     do(TRANSLATE, source, tmp_path / "one", size=100)
-    crews: list[Processes] = []
-
-    def who(work: Any) -> Processes:
-        crews.append(Processes(work, 2))
-        return crews[0]
-
     killed: list[int] = []
 
     def kill(shard: Any, report: Any) -> None:
         if not killed:
-            victim = next(iter(crews[0]._pipes))
+            victim = multiprocessing.active_children()[0]
             killed.append(victim.pid)
             os.kill(victim.pid, signal.SIGKILL)
 
     task = replace(TRANSLATE, model=str(models / "tiny"))
-    outcome = Job(task, str(source), str(tmp_path / "two"), size=100).run(who, kill)
+    outcome = Job(task, str(source), str(tmp_path / "two"), size=100).run(Processes(2), kill)
     assert killed and not outcome.failed and parts(tmp_path / "one") == parts(tmp_path / "two")
     one, two = ((tmp_path / name / "manifest.json").read_bytes() for name in ("one", "two"))
     assert one == two
-    assert not crews[0]._pipes  # nobody is left behind
+    assert not multiprocessing.active_children()  # none is left behind
 
 
 def test_a_row_that_would_be_too_much_is_left_empty(do: Do, tmp_path: Path) -> None:
@@ -245,30 +240,6 @@ def test_a_row_that_would_be_too_much_is_left_empty(do: Do, tmp_path: Path) -> N
     found = [json.loads(line) for line in parts(tmp_path / "out").splitlines()]
     assert outcome.bad_rows == 1 and [bool(row["error"]) for row in found] == [False, True, False]
     assert "at most 30 are allowed" in found[1]["error"] and found[2]["translation"]
-
-
-def test_ctrl_c_while_a_process_starts_is_heard_when_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Started:
-        exitcode = 0
-
-        def __init__(self, **how: Any) -> None:
-            pass
-
-        def start(self) -> None:
-            try:
-                os.kill(os.getpid(), signal.SIGINT)
-            except KeyboardInterrupt:
-                pytest.fail("it was heard within")
-
-    crew = Processes(TRANSLATE, 1)
-    monkeypatch.setattr(crew._context, "Process", Started)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            crew.hire()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert len(crew._pipes) == 1  # it is known, and can be ended
 
 
 def test_a_worker_gives_freed_memory_back_now_and_then(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:

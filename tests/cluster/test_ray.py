@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import cluster_support
 import pytest
-from cluster_support import FULL, Faulty, Inline, parts
+from cluster_support import FULL, Changed, Faulty, parts
 
 from anyorder.cluster import Fill, Score, Translate
-from anyorder.cluster.crew import Done, run
 from anyorder.cluster.job import Job, Outcome
 from anyorder.cluster.tasks import Task
+from anyorder.pool import HERE, Actors
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'anyorder[cluster]'")
 LINES = [f"Ein Hund läuft am Strand {i}." for i in range(160)]
@@ -42,11 +42,9 @@ class Setting(NamedTuple):
 
     def run(self, output: Path, diary: Path, when: Callable[[int], None] = lambda done: None, **faults: Any) -> Outcome:
         """The job, with faults; `when` hears how many shards are done."""
-        from anyorder.cluster.on_ray import Actors
-
         done = iter(range(1, 1000))
         return self.job(output).run(
-            lambda work: Actors(Faulty(work, diary, **faults)), lambda shard, report: when(next(done))
+            Changed(Actors(), lambda work: Faulty(work, diary, **faults)), lambda shard, report: when(next(done))
         )
 
     def same(self, output: Path) -> bool:
@@ -71,7 +69,7 @@ def setting(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     source = folder / "in.de"
     source.write_text("".join(line + "\n" for line in LINES), encoding="utf-8")
     task = Task("translate", str(models / "tiny"), "en", options={"steps": 2, "lengths": 1})
-    Job(task, str(source), str(folder / "one"), size=300).run(Inline)
+    Job(task, str(source), str(folder / "one"), size=300).run(HERE)
     cluster = _started(Cluster)
     try:
         ray.cloudpickle.register_pickle_by_value(cluster_support)  # the nodes do not have it
@@ -101,7 +99,7 @@ def test_a_node_is_killed_and_a_worker_dies_and_a_shard_always_fails(setting: Se
     for number, fault in ((2, "died-2"), (1, "starved-1")):
         assert (tmp_path / fault).exists() and [n for n, _, _ in entries].count(number) >= 2
     assert not (tmp_path / "out" / "manifest.json").exists()
-    again = setting.job(tmp_path / "out").run(Inline)  # on one machine: it is the same job
+    again = setting.job(tmp_path / "out").run(HERE)  # on one machine: it is the same job
     assert again.kept == len(again.reports) - 1 and setting.same(tmp_path / "out")
 
 
@@ -161,15 +159,6 @@ def test_the_other_callables_by_hand(models: Path) -> None:
     assert scored["score"][0] < 0 and scored["score"][1] != scored["score"][1] and scored["error"][2]
 
 
-def spread(work: Any, some: Any) -> Iterator[Any]:
-    """What `--ray` gives the project's own long jobs, on the cluster of these tests."""
-    from anyorder.cluster.on_ray import Actors
-
-    for part, event in run(Actors(work), some):
-        assert isinstance(event, Done)
-        yield part, event.result
-
-
 def test_distilled_parts_are_the_same_elsewhere(setting: Setting, tmp_path: Path) -> None:
     from anyorder.models.folder import ModelFolder
     from anyorder.training.config import Config, Data, Distillation, ParallelText, Sizes, Tokens
@@ -179,7 +168,7 @@ def test_distilled_parts_are_the_same_elsewhere(setting: Setting, tmp_path: Path
     config = Config("test", data, Tokens(300), Sizes(dim=16, layers=1, heads=2, ffn=32, positions=24), [])
     folder = ModelFolder(Path(setting.task.model))
     here = distill(config, folder, tmp_path / "here", Distillation("x"))
-    there = distill(config, folder, tmp_path / "there", Distillation("x"), spread)
+    there = distill(config, folder, tmp_path / "there", Distillation("x"), Actors())
     assert [gzip.decompress(p.read_bytes()) for p in here] == [gzip.decompress(p.read_bytes()) for p in there]
     assert all(gzip.decompress(p.read_bytes()) for p in there)
 
@@ -187,7 +176,7 @@ def test_distilled_parts_are_the_same_elsewhere(setting: Setting, tmp_path: Path
 def test_evaluating_is_spread(setting: Setting, tmp_path: Path) -> None:
     from anyorder.cluster.spread import translated
 
-    found = translated(spread, setting.task, [*LINES[:120], "xyz " * 100])
+    found = translated(Actors(), setting.task, [*LINES[:120], "xyz " * 100])
     assert [line.encode() for line in found.texts[:120]] == setting.parts.splitlines()[:120]
     assert "split the sentence" in found.errors[120] and found.cost.canvases >= 120
 
@@ -204,8 +193,8 @@ def test_the_cells_of_a_report_are_decoded_elsewhere(setting: Setting, tmp_path:
     tasks = [Job(cell, 0, 4, criterion) for criterion in ("written", "pll")]
     model = setting.task.model
     here, there = (Report(model, tmp_path, tmp_path / name, identify(model)) for name in ("here", "there"))
-    assert run_all(tasks, here, jobs=1) == 0
-    assert run_all(tasks[::-1], there, spread=spread) == 0  # what scores others' candidates waits for them
+    assert run_all(tasks, here) == 0
+    assert run_all(tasks[::-1], there, Actors()) == 0  # what scores others' candidates waits for them
     for task in tasks:
         chunks = [report.store.chunk(task) for report in (here, there)]
         assert chunks[0] and chunks[1] and chunks[0].candidates == chunks[1].candidates

@@ -19,6 +19,7 @@ from anyorder.experiments.grid import Scope
 from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce, reproduce_findings
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.schedule import schedule, what_findings_need
+from anyorder.pool import Processes
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
 
@@ -29,7 +30,7 @@ TABLES = ("README.md", "report.html", "results.jsonl", "orders.svg", "energy.svg
 @pytest.fixture(scope="module")
 def report(model: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
-    assert reproduce(str(model), data, out, QUICK, jobs=1).left == 0
+    assert reproduce(str(model), data, out, QUICK).left == 0
     return out
 
 
@@ -63,33 +64,33 @@ def test_page_stands_alone_and_is_well_formed(report: Path) -> None:
 
 
 def test_two_runs_give_the_same_files(report: Path, model: Path, data: Path, tmp_path: Path) -> None:
-    reproduce(str(model), data, tmp_path, QUICK, jobs=2)  # in two processes this time
+    reproduce(str(model), data, tmp_path, QUICK, pool=Processes(2))  # in two processes this time
     for name in TABLES:
         assert (tmp_path / name).read_bytes() == (report / name).read_bytes(), name
 
 
 def test_a_finished_report_decodes_nothing_again(report: Path, model: Path, data: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (report / "cells").iterdir()}
-    reproduce(str(model), data, report, QUICK, jobs=1)
+    reproduce(str(model), data, report, QUICK)
     assert {path: path.stat().st_mtime_ns for path in (report / "cells").iterdir()} == before
 
 
 def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: Path, tmp_path: Path) -> None:
-    stopped = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
+    stopped = reproduce(str(model), data, tmp_path, QUICK, minutes=0)
     assert stopped.left > 0
     assert "not measured" in (tmp_path / "README.md").read_text(encoding="utf-8")
     store = Store(tmp_path / "cells", identify(str(model)))
     first = schedule(replace(QUICK), Results(store, data))[0]
     assert isinstance(first, Job)
     run(first, store, load(model), load_test_set(data, first.cell.corpus, first.cell.direction))
-    again = reproduce(str(model), data, tmp_path, QUICK, jobs=1, minutes=0)
+    again = reproduce(str(model), data, tmp_path, QUICK, minutes=0)
     assert again.left == stopped.left - 1
 
 
 def test_findings_alone_are_those_of_the_report(report: Path, model: Path, data: Path, tmp_path: Path) -> None:
     """From the report's own cells, with nothing decoded; the same from none, which decodes what they need only."""
     stopped = reproduce_findings(str(model), data, tmp_path / "known", QUICK, cache=report / "cells", minutes=0)
-    alone = reproduce_findings(str(model), data, tmp_path / "alone", QUICK, jobs=1)
+    alone = reproduce_findings(str(model), data, tmp_path / "alone", QUICK)
     assert stopped.left == alone.left == 0
     known, text = (written.files[0].read_text(encoding="utf-8") for written in (stopped, alone))
     whole = (report / "README.md").read_text(encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from anyorder.models.machine import end_with_parent
+from anyorder.machine import end_with_parent
 
 Run = Callable[[Any], Any]
 

@@ -10,7 +10,7 @@ import torch
 
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder, begin, canvas
-from anyorder.models.machine import side_by_side
+from anyorder.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text.batching import TOKEN_BUDGET, batches, padded
 from anyorder.text.search import search

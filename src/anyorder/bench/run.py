@@ -19,10 +19,10 @@ from anyorder.bench.measure import Side, Timing, interleaved, one_by_one
 from anyorder.bench.ours import decode_jobs
 from anyorder.bench.plain import Job
 from anyorder.core import Decoder
+from anyorder.machine import side_by_side
 from anyorder.models import engines
 from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
-from anyorder.models.machine import side_by_side
 from anyorder.text.batching import ALIKE, batches
 from anyorder.text.plan import Plan
 from anyorder.text.results import ranked

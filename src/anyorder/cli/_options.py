@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,6 @@ from anyorder.cli._terminal import shown
 from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
-    from anyorder.cluster.spread import Spread
     from anyorder.text.plan import Plan
     from anyorder.text.translator import Translator
     from anyorder.text.writer import Writer
@@ -225,15 +223,6 @@ def open_writer(name: str, diffusion: bool = False) -> Writer:
     from anyorder.text.load import load
 
     return load(name, kind="diffusion") if diffusion else load(name, kind="language")
-
-
-def spread_on(ray: str | None) -> AbstractContextManager[Spread | None]:
-    """What does the parts of a work on the Ray cluster of that address; None without one."""
-    if ray is None:
-        return nullcontext()
-    from anyorder.cluster.spread import on_ray
-
-    return on_ray(ray)
 
 
 def say(text: str, score: float, as_json: bool, **more: Any) -> None:

@@ -13,7 +13,6 @@ import typer
 from anyorder.cli._terminal import visible
 
 if TYPE_CHECKING:
-    from anyorder.cluster.crew import Crew, Work
     from anyorder.cluster.job import Job
     from anyorder.cluster.shards import Report, Shard
 
@@ -22,6 +21,8 @@ QUOTED = 5  # errors that are shown
 
 def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
     """Do a job, on local processes or on the Ray cluster of that address; whether all of it was done."""
+    from anyorder.pool import connected
+
     begun = time.monotonic()
     done = 0
 
@@ -31,8 +32,8 @@ def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
         advance(shard, report)
 
     try:
-        with hired(workers, ray) as who, _bar(job) as advance:
-            outcome = job.run(who, count)
+        with connected(workers, ray) as pool, _bar(job) as advance:
+            outcome = job.run(pool, count)
     except BaseException as problem:
         if done:
             print(
@@ -70,20 +71,6 @@ def forecast(job: Job, rows: float | None = None) -> None:
         )
     best = recommended(every)
     typer.echo(f"recommended: {best.workers} workers, done in {best.seconds / 3600:.2f} hours")
-
-
-@contextmanager
-def hired(workers: int | None, ray: str | None) -> Iterator[Callable[[Work], Crew]]:
-    """Who works: processes of this machine, or actors of a Ray cluster."""
-    if ray is None:
-        from anyorder.cluster.processes import Processes
-
-        yield lambda work: Processes(work, workers)
-        return
-    from anyorder.cluster.on_ray import Actors, cluster
-
-    with cluster(ray):
-        yield lambda work: Actors(work, workers)
 
 
 def _say(job: Job, reports: dict[int, Report], failed: dict[int, str]) -> None:

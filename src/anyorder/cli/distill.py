@@ -41,6 +41,7 @@ def distill(
     Example: anyorder distill configs/de-en.toml de-en-ar distilled --data data --beam 5
     """
     from anyorder.models.catalog import found
+    from anyorder.pool import connected
     from anyorder.training.config import Distillation, load_config
     from anyorder.training.distill import distill as run
 
@@ -48,7 +49,7 @@ def distill(
     if data is not None:
         settings = replace(settings, data=replace(settings.data, root=str(data)))
     how = Distillation(model, beam, best_of, limit=limit or 0, monolingual=monolingual, engine=engine)
-    with o.spread_on(ray) as spread:
-        paths = run(settings, found(model), out, how, spread)
+    with connected(ray=ray) as pool:
+        paths = run(settings, found(model), out, how, pool)
     for path in paths:
         typer.echo(str(path))

@@ -95,13 +95,13 @@ def evaluate(
         else:
             from anyorder.cluster.spread import translated
             from anyorder.cluster.tasks import Task, absolute
+            from anyorder.pool import connected
 
             options = {name: value for name, value in given.items() if value is not None}
             task = Task("translate", absolute(model), to, origin, int8=int8, options=options)
-            with o.spread_on(ray) as spread:
-                assert spread is not None
+            with connected(ray=ray) as pool:
                 begun = time.perf_counter()
-                texts, errors, cost = translated(spread, task, corpus.sources, lambda n: bar.advance(shown, n))
+                texts, errors, cost = translated(pool, task, corpus.sources, lambda n: bar.advance(shown, n))
     seconds = time.perf_counter() - begun
     lines = [one_line(text) for text in texts]
     if output is not None:

@@ -49,6 +49,7 @@ def reproduce(
     from anyorder.experiments.reproduce import reproduce as everything
     from anyorder.experiments.reproduce import reproduce_findings
     from anyorder.experiments.tune import read_tuned
+    from anyorder.pool import connected
 
     if choose not in ("written", "pll"):
         raise UsageError(f"--choose is written or pll, not {choose!r}")
@@ -66,8 +67,8 @@ def reproduce(
     if ray is not None and jobs is not None:
         raise UsageError("--jobs are processes of this machine: on a Ray cluster there are as many as it has CPUs")
     run = reproduce_findings if findings else everything
-    with o.spread_on(ray) as spread:
-        done = run(model, data, output, scope, cache=cache, jobs=jobs, minutes=minutes, spread=spread)
+    with connected(jobs, ray) as pool:
+        done = run(model, data, output, scope, cache=cache, pool=pool, minutes=minutes)
     typer.echo(f"The report is {' and '.join(map(str, done.files))}")
     if done.left:
         typer.echo(f"{done.left} tasks are left: run the same command again to go on.")

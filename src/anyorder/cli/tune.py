@@ -31,11 +31,12 @@ def tune(
     from anyorder.errors import UsageError
     from anyorder.experiments.tune import tune as search
     from anyorder.experiments.tune import write_tuned
+    from anyorder.pool import Processes
 
     if test_set not in ("val", "tatoeba-val"):
         raise UsageError(f"coefficients are tuned on val or tatoeba-val, not on {test_set!r}")
     direction = "-".join(open_translator(model).direction(to, None))
-    tried = search(model, data, direction, output / "cells", corpus=test_set, limit=limit, jobs=jobs)
+    tried = search(model, data, direction, output / "cells", corpus=test_set, limit=limit, pool=Processes(jobs))
     for t in tried:
         typer.echo(f"{t.bleu:6.2f}  {t.order}")
     write_tuned(output / "tuned.json", direction, tried[0].order)

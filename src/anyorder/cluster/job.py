@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster import crew, formats, places
+from anyorder import pool
+from anyorder.cluster import formats, places
 from anyorder.cluster.shards import Report, Shard, cut
 from anyorder.cluster.tasks import Task, absolute
 from anyorder.cluster.work import DONE, JOB, LOCK, MANIFEST, Work, key_of
@@ -28,7 +29,6 @@ from anyorder.text.identity import identity
 
 VERSION = 1
 FLAT = ("text", "csv", "fasta")  # formats of one value a field
-Crew = Callable[[Work], crew.Crew]  # who works, when it is known at what
 Progress = Callable[[Shard, Report | str], None]  # told of every shard: its report, or why there is none
 
 
@@ -78,7 +78,7 @@ class Job:
         """What a worker is told."""
         return Work(self.task, self.output, self.kind, key_of(self.said), self.identity)
 
-    def run(self, who: Crew, progress: Progress = lambda shard, report: None) -> Outcome:
+    def run(self, workers: pool.Pool, progress: Progress = lambda shard, report: None) -> Outcome:
         """Do what is not done yet; then write the manifest."""
         with self._claimed():
             self._agree()
@@ -90,13 +90,12 @@ class Job:
             todo = [shard for shard in self.shards if shard.number not in outcome.reports]
             if todo:
                 places.remove(self._path(MANIFEST))
-            for shard, event in crew.run(who(self.work), todo) if todo else ():
-                if isinstance(event, crew.Done):
-                    outcome.reports[shard.number] = event.result
-                    progress(shard, event.result)
+            for shard, result in pool.run(workers, self.work, todo):
+                if isinstance(result, pool.Failed):
+                    outcome.failed[shard.number] = result.reason
                 else:
-                    outcome.failed[shard.number] = event.reason
-                    progress(shard, event.reason)
+                    outcome.reports[shard.number] = result
+                progress(shard, result.reason if isinstance(result, pool.Failed) else result)
             if not outcome.failed:
                 places.write(self._path(MANIFEST), self._manifest(outcome))
         return outcome

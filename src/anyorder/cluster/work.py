@@ -32,9 +32,6 @@ class Work:
 
     def open(self) -> Worker:
         """Load the model, on the machine that works."""
-        import torch
-
-        torch.set_num_threads(1)  # one process a core: the same numbers on any number of them
         here = identity(self.task.model, self.task.plan)
         for name, value in self.identity.items():
             if here[name] != value:

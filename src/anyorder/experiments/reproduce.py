@@ -25,12 +25,13 @@ from anyorder.experiments.report import (
     without_empty,
 )
 from anyorder.experiments.results import Results, Row, record
-from anyorder.experiments.runner import Setting, Spread, run_all
+from anyorder.experiments.runner import Setting, run_all
 from anyorder.experiments.schedule import schedule, what_findings_need
 from anyorder.experiments.tables import title
 from anyorder.experiments.verdicts import verdicts
 from anyorder.files import write_whole
 from anyorder.models.catalog import locate
+from anyorder.pool import HERE, Pool
 
 FINDINGS = "findings.md"
 
@@ -50,14 +51,13 @@ def reproduce(
     scope: Scope,
     *,
     cache: Path | None = None,
-    jobs: int | None = None,
+    pool: Pool = HERE,
     minutes: float | None = None,
-    spread: Spread | None = None,
 ) -> Written:
     """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`."""
     scope, setting = _prepared(model, data, cache or out / "cells", scope)
     results = Results(setting.store, data)
-    left = run_all(schedule(scope, results), setting, jobs, minutes, spread)
+    left = run_all(schedule(scope, results), setting, pool, minutes)
     write_report(results, scope, out, model, left)
     return Written((out / "README.md", out / "report.html"), left)
 
@@ -69,14 +69,13 @@ def reproduce_findings(
     scope: Scope,
     *,
     cache: Path | None = None,
-    jobs: int | None = None,
+    pool: Pool = HERE,
     minutes: float | None = None,
-    spread: Spread | None = None,
 ) -> Written:
     """Decode what the paper's findings are judged by, nothing else; write them and its tables to `out`/findings.md."""
     scope, setting = _prepared(model, data, cache or out / "cells", replace(scope, tuned={}))  # no finding is of that
     results = Results(setting.store, data)
-    left = run_all(what_findings_need(scope, results), setting, jobs, minutes, spread)
+    left = run_all(what_findings_need(scope, results), setting, pool, minutes)
     asked = " --quick" if scope.quick else f" --headline {scope.headline}"
     blocks = [
         Heading("The paper's findings, measured here", 1),

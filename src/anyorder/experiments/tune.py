@@ -12,6 +12,7 @@ from anyorder.experiments.cells import Cell, identify
 from anyorder.experiments.results import Results, Row
 from anyorder.experiments.runner import Setting, run_all
 from anyorder.files import write_whole
+from anyorder.pool import HERE, Pool
 from anyorder.text.plan import Plan
 
 Alpha = tuple[float, float, float]  # of negent, logp, position
@@ -45,7 +46,7 @@ def neighbours(alpha: Alpha, index: int) -> Iterator[Alpha]:
 
 def tune(
     model: str, data: Path, direction: str, cache: Path, *, corpus: str = "val", limit: int = 100, lengths: int = 1,
-    jobs: int | None = None,
+    pool: Pool = HERE,
 ) -> list[Tried]:  # fmt: skip
     """Everything that was tried, best first: each coefficient in turn, starting at easy-first."""
     setting = Setting(model, data, cache, identify(model))
@@ -55,7 +56,7 @@ def tune(
     for index in (2, 1, 0):
         options = {order_text(alpha): alpha for alpha in neighbours(best, index)}
         rows = {text: Row(Cell(corpus, direction, text, lengths=lengths)) for text in options}
-        run_all([job for row in rows.values() for job in results.jobs(row, limit)], setting, jobs)
+        run_all([job for row in rows.values() for job in results.jobs(row, limit)], setting, pool)
         for text, row in rows.items():
             measured = results.measure(row, results.common(rows.values()))
             assert measured is not None

@@ -22,7 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from anyorder.errors import UsageError
-from anyorder.models.machine import cores
+from anyorder.machine import cores
 from anyorder.serve.apart import Behind
 from anyorder.serve.app import create
 from anyorder.serve.gate import Lines

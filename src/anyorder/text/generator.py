@@ -26,8 +26,8 @@ from anyorder import recipes
 from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
 from anyorder.core.length import Known
 from anyorder.errors import PlanError, TextError
+from anyorder.machine import side_by_side
 from anyorder.models.folder import LEARNED
-from anyorder.models.machine import side_by_side
 from anyorder.models.translation import Source
 from anyorder.text import scoring
 from anyorder.text.batching import Progress, padded, seeds, silent, windows

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from anyorder.models.machine import side_by_side
+from anyorder.machine import side_by_side
 from anyorder.text.batching import ALIKE, CACHED, TOKEN_BUDGET, batches, evenly
 from anyorder.text.rows import Batch, Input, row_size
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gzip
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from anyorder.data.read import read_texts
 from anyorder.files import digest
 from anyorder.models.folder import ModelFolder
-from anyorder.models.machine import side_by_side
 from anyorder.models.tokenizer import Tokenizer
+from anyorder.pool import HERE, Pool, every
 from anyorder.training.checkpoint import write_atomically
 from anyorder.training.config import Config, Distillation
 from anyorder.training.identity import agree, fingerprint
@@ -23,17 +20,11 @@ from anyorder.training.prepare import read_pairs
 from anyorder.training.teachers import Teacher, nearest, teacher
 
 PART = 500  # sentences per file while it runs
-Spread = Callable[[Any, Sequence[Any]], Iterable[Any]]  # does the parts of a work, somewhere
 References = Mapping[str, list[str]]  # sentence → people's translations of it
 
 
-def distill(
-    config: Config, folder: ModelFolder, out: Path, how: Distillation, spread: Spread | None = None
-) -> list[Path]:
-    """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target.
-
-    On this machine's cores, or wherever `spread` does the parts of a work.
-    """
+def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, pool: Pool = HERE) -> list[Path]:
+    """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target."""
     from rich.console import Console
     from rich.progress import track
 
@@ -57,7 +48,7 @@ def distill(
         chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
         parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
         jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
-        done = side_by_side(work, jobs) if spread is None else spread(work, jobs)
+        done = every(pool, work, jobs)
         for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
             pass
         write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts), mtime=0))
@@ -93,8 +84,7 @@ class _Writer:
     room: int  # tokens that a sentence may have
 
     def open(self) -> _Writer:
-        """Itself, in a process of its own with one thread."""
-        torch.set_num_threads(1)
+        """Itself."""
         return self
 
     def __call__(self, job: tuple[list[str], Path]) -> None:
