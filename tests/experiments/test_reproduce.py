@@ -11,14 +11,13 @@ import pytest
 from cli_support import build_grown
 
 from anyorder.data.test_sets import load_test_set
-from anyorder.experiments import choices, grid
 from anyorder.experiments.cells import Candidate, Cell, CellError, Job, Spent, Store, decode, identify, rescore, run
-from anyorder.experiments.claims import claims, pairs
+from anyorder.experiments.findings import claims, pairs
 from anyorder.experiments.generations import Watch, watch, watched
-from anyorder.experiments.grid import Scope
-from anyorder.experiments.reproduce import _whole_sets, all_rows, reproduce, reproduce_findings
+from anyorder.experiments.report import reproduce
 from anyorder.experiments.results import Results, Row
-from anyorder.experiments.schedule import schedule, what_findings_need
+from anyorder.experiments.rows import AR, CHOICES, EVERYTHING, PICKED, Rows, Scope, schedule, what_findings_need
+from anyorder.experiments.tables import beside_baseline
 from anyorder.pool import Processes
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
@@ -80,7 +79,7 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
     assert stopped.left > 0
     assert "not measured" in (tmp_path / "README.md").read_text(encoding="utf-8")
     store = Store(tmp_path / "cells", identify(str(model)))
-    first = schedule(replace(QUICK), Results(store, data))[0]
+    first = schedule(Rows(QUICK), Results(store, data))[0]
     assert isinstance(first, Job)
     run(first, store, load(model), load_test_set(data, first.cell.corpus, first.cell.direction))
     again = reproduce(str(model), data, tmp_path, QUICK, minutes=0)
@@ -89,8 +88,10 @@ def test_an_interrupted_run_says_what_is_missing_and_goes_on(model: Path, data: 
 
 def test_findings_alone_are_those_of_the_report(report: Path, model: Path, data: Path, tmp_path: Path) -> None:
     """From the report's own cells, with nothing decoded; the same from none, which decodes what they need only."""
-    stopped = reproduce_findings(str(model), data, tmp_path / "known", QUICK, cache=report / "cells", minutes=0)
-    alone = reproduce_findings(str(model), data, tmp_path / "alone", QUICK)
+    stopped = reproduce(
+        str(model), data, tmp_path / "known", QUICK, only_findings=True, cache=report / "cells", minutes=0
+    )
+    alone = reproduce(str(model), data, tmp_path / "alone", QUICK, only_findings=True)
     assert stopped.left == alone.left == 0
     known, text = (written.files[0].read_text(encoding="utf-8") for written in (stopped, alone))
     whole = (report / "README.md").read_text(encoding="utf-8")
@@ -107,10 +108,11 @@ def test_what_decides_a_finding_has_as_many_sentences_as_the_first_table(
     monkeypatch.setattr("anyorder.experiments.results.CHUNK", 1)
     scope = Scope(learned=frozenset({"de-en", "en-de"}), limit=1, headline=3, others=())
     results = Results(Store(tmp_path, {}), data)
-    planned = set(schedule(scope, results))
-    rows = {row for claim in claims(results, scope) for _, *both in pairs(claim, scope) for row in both}
+    rows_ = Rows(scope)
+    planned = set(schedule(rows_, results))
+    rows = {row for c in claims(scope.seeds) for _, *both in pairs(results, rows_, c) for row in both}
     assert len(rows) > 100
-    for tasks in (planned, set(what_findings_need(scope, results))):
+    for tasks in (planned, set(what_findings_need(rows_, results))):
         assert all(tasks.issuperset(results.jobs(row, scope.headline)) for row in rows)
     assert not any(isinstance(task, Job) and task.cell.order.startswith("wino") and task.start for task in planned)
 
@@ -167,8 +169,9 @@ def test_what_a_model_that_writes_forwards_adds(data: Path, tmp_path: Path) -> N
     scores, _ = rescore(found, "forwards", translator, corpus)
     causal, _ = rescore(found, "ar", translator, corpus)  # the model beside it, which it has just grown out of
     assert [s[0] for s in scores] == pytest.approx([s[0] for s in causal], rel=1e-4)
-    rows = grid.chosen(Scope(forwards=True), "val", "de-en")
-    assert set(rows) - set(grid.chosen(Scope(), "val", "de-en")) and len(rows) == len(grid.CHOICES)
+    all_, some = (Rows(Scope(forwards=f)).of("first", "de-en") for f in (True, False))
+    names = {(name,) for name, *_ in CHOICES}
+    assert names <= all_.keys() and not names <= some.keys()
 
 
 def test_the_papers_choices_are_measured_beside_ours(model: Path, data: Path, tmp_path: Path) -> None:
@@ -191,9 +194,8 @@ def test_the_papers_choices_are_measured_beside_ours(model: Path, data: Path, tm
     masked = replace(again, conditionals="masked")
     assert masked.plan().writing.conditionals == "masked" and store.of(Job(masked, 0, 4)) != store.of(Job(again, 0, 4))
     assert decode(masked, translator, corpus)[1].canvases > 2 * decode(again, translator, corpus)[1].canvases
-    scope = Scope()
-    for rows in (choices.lengths_chosen(scope, "de-en"), choices.conditionals(scope, "de-en")):
-        assert set(rows.values()) <= set(all_rows(scope)) and len(rows) > 4
+    rows = Rows(Scope())
+    assert len(rows.of("chosen", "de-en")) > 4 and len(rows.of("conditionals", "de-en")) > 4
 
 
 def test_scoring_needs_decoding_first(model: Path, data: Path, tmp_path: Path) -> None:
@@ -261,32 +263,23 @@ def test_watched_generations_come_back_as_they_were(model: Path, data: Path, tmp
 
 def test_every_cell_of_the_full_report_has_a_plan() -> None:
     scope = Scope(learned=frozenset({"de-en"}), tuned={"de-en": "negent + 0.9*logp"})
-    for direction in scope.directions:
-        for row in (*grid.frontier(scope, direction).values(), *grid.lengths(scope, direction).values()):
-            row.cell.plan().decoder()
-        for beam, steps in scope.settings:
-            for order in scope.columns:
-                entry = grid.linear(scope, direction, order, beam, steps)
-                if entry is not None and order != "learned":
-                    entry.cell.plan().decoder()
-        for budget in scope.budgets:
-            for count in scope.counts:
-                for order in scope.constant_columns:
-                    entry = grid.constant(scope, direction, order, budget, count)
-                    if entry is not None and order != "learned":
-                        entry.cell.plan().decoder()
-    assert grid.linear(scope, "en-de", "learned", "1", "L") is None  # no policy for that direction
+    rows = Rows(scope)
+    for entry in rows.entries:
+        if "learned" not in entry.row.cell.order:
+            for one in entry.row.cell.plan().each:
+                if one.writing.order not in (None, "forwards"):
+                    one.decoder()
+    assert ("1", "L", "learned") in rows.of("1", "de-en") and ("1", "L", "learned") not in rows.of("1", "en-de")
 
 
 def test_whole_sets_are_shown_where_the_first_table_has_less(model: Path, data: Path, tmp_path: Path) -> None:
     results, translator = Results(Store(tmp_path, identify(str(model))), data), load(model)
-    scope = Scope(others=(), headline=2)
-    assert _whole_sets(results, scope) == []
-    for direction in scope.directions:
-        for row in grid.whole(scope, scope.main, direction).values():
-            for job in results.jobs(row, grid.EVERYTHING):
-                run(job, results.store, translator, results.corpus(row.cell))
-    _, shown, *_ = _whole_sets(results, scope)
-    rows = len(grid.whole(scope, scope.main, "de-en"))
-    assert [(r[0], r[2]) for r in shown.table.rows] == [("De→En", "4")] * rows + [("En→De", "4")] * rows
-    assert _whole_sets(results, replace(scope, headline=4)) == []
+    rows = Rows(Scope(others=(), headline=2))
+    assert beside_baseline(results, rows, rows.scope.main, whole=True) == ""
+    picked = rows.some("first", lambda n: n[0].startswith(PICKED))
+    for row in picked:
+        for job in results.jobs(row, EVERYTHING):
+            run(job, results.store, translator, results.corpus(row.cell))
+    text = beside_baseline(results, rows, rows.scope.main, whole=True)
+    assert text.count("| 4 |") == len(picked) and AR in text
+    assert beside_baseline(results, Rows(replace(rows.scope, headline=4)), rows.scope.main, whole=True) == ""

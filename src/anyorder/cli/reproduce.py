@@ -45,9 +45,8 @@ def reproduce(
     Example: anyorder reproduce --data DATA --model de-en-joint --findings
     """
     from anyorder.errors import UsageError
-    from anyorder.experiments.grid import Scope
-    from anyorder.experiments.reproduce import reproduce as everything
-    from anyorder.experiments.reproduce import reproduce_findings
+    from anyorder.experiments.report import reproduce as run
+    from anyorder.experiments.rows import Scope
     from anyorder.experiments.tune import read_tuned
     from anyorder.pool import connected
 
@@ -66,9 +65,8 @@ def reproduce(
     )  # fmt: skip
     if ray is not None and jobs is not None:
         raise UsageError("--jobs are processes of this machine: on a Ray cluster there are as many as it has CPUs")
-    run = reproduce_findings if findings else everything
     with connected(jobs, ray) as pool:
-        done = run(model, data, output, scope, cache=cache, pool=pool, minutes=minutes)
+        done = run(model, data, output, scope, only_findings=findings, cache=cache, pool=pool, minutes=minutes)
     typer.echo(f"The report is {' and '.join(map(str, done.files))}")
     if done.left:
         typer.echo(f"{done.left} tasks are left: run the same command again to go on.")

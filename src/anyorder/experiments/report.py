@@ -1,81 +1,259 @@
-"""A report as blocks, written as Markdown and as one self-contained HTML page."""
+"""The report: decode what is missing, then write Markdown, one page of HTML made of it, figures and raw results."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from anyorder.experiments.tables import TextTable
+from anyorder.errors import extra
+from anyorder.experiments import energy, figures, tables
+from anyorder.experiments.cells import CRITERIA, identify
+from anyorder.experiments.evaluate import LEVEL, RESAMPLES, signatures
+from anyorder.experiments.findings import findings
+from anyorder.experiments.generations import Watched, watched
+from anyorder.experiments.orders import clusters, monotone_share
+from anyorder.experiments.results import Results, record
+from anyorder.experiments.rows import Rows, Scope, schedule, what_findings_need
+from anyorder.experiments.runner import Setting, run_all
+from anyorder.experiments.tables import details, folded, table, title
+from anyorder.files import write_whole
+from anyorder.models.catalog import locate
+from anyorder.pool import HERE, Pool
+from anyorder.traces.page import page as viewer_page
 from anyorder.traces.pieces import pieces
 from anyorder.traces.trace import Trace, replay
 
+ADAPTIVE = ("least2most", "easy-first", "learned")  # orders worth clustering
+SAMPLES = 4  # generations shown in the viewer, each by every order
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; margin: 1rem 0; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid #8884; text-align: left; vertical-align: top; }
-td.number { text-align: right; white-space: nowrap; }
-td.yes { color: #0f7b6c; font-weight: 600; } td.no { color: #c0392b; font-weight: 600; }
-figure { margin: 1.5rem 0; } figure svg { max-width: 100%; height: auto; background: #fff; }
+table { display: block; overflow-x: auto; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid #8884; vertical-align: top; }
+svg { max-width: 100%; height: auto; background: #fff; } summary { cursor: pointer; margin: .6rem 0; }
 pre { font-size: .8rem; overflow-x: auto; padding: .8rem; background: #8881; }
 iframe { width: 100%; height: 44rem; border: 1px solid #8884; }
-.caption, figcaption { color: #777; font-size: .86rem; } summary { cursor: pointer; margin: .6rem 0; }
 """
+Seen = dict[tuple[str, str], list[Watched]]  # (direction, order) → generations
+
+
+@dataclass
+class Page:
+    """Markdown, and the files beside it that it shows."""
+
+    parts: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+
+    def add(self, heading: str, *parts: str) -> None:
+        """A section; nothing, if all its parts are empty. An opening ("…:") of nothing is left out."""
+        kept = [p for p, after in zip(parts, [*parts[1:], ""], strict=True) if p and (after or not p.endswith(":"))]
+        self.parts += [heading, *kept] if kept else []
+
+    def show(self, name: str, content: str, caption: str) -> str:
+        """A file beside the page, shown in it."""
+        self.files[name] = content
+        return f"![{caption}]({name})\n\n{caption}" if name.endswith(".svg") else f"[{caption}]({name})"
+
+    @property
+    def text(self) -> str:
+        """As Markdown."""
+        return "\n\n".join(self.parts) + "\n"
+
+    def html(self, name: str) -> str:
+        """One file that needs no other."""
+        with extra("report"):
+            import markdown
+        body = markdown.markdown(self.text, extensions=["tables", "fenced_code", "md_in_html"])
+        for file, content in self.files.items():
+            inside = content if file.endswith(".svg") else f'<iframe srcdoc="{html.escape(content)}"></iframe>'
+            body = re.sub(rf'<img [^>]*src="{file}"[^>]*>|<a href="{file}">[^<]*</a>', lambda _, x=inside: x, body)  # type: ignore[misc]
+        body = re.sub(r'<a href="[^"#][^"]*">([^<]*)</a>', r"\1", body)  # the page stands alone
+        return (
+            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(name)}</title>'
+            f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n<body>{body}</body></html>\n'
+        )
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A heading of some level."""
+class Written:
+    """What was written, and how many tasks the time did not suffice for."""
 
-    text: str
-    level: int = 2
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph, or a list."""
-
-    text: str  # may hold `code`, **bold** and lines that begin with "- "
+    files: tuple[Path, ...]
+    left: int
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A table; folded away where it is long."""
+def reproduce(
+    model: str,
+    data: Path,
+    out: Path,
+    scope: Scope,
+    *,
+    only_findings: bool = False,
+    cache: Path | None = None,
+    pool: Pool = HERE,
+    minutes: float | None = None,
+) -> Written:
+    """Decode, in order of importance and no longer than `minutes`, and write the report to the folder `out`; with
+    `only_findings` what the paper's findings are judged by and nothing else, to `out`/findings.md."""
+    identity, folder = identify(model), locate(model)
+    policies = frozenset(name.removeprefix("policy-") for name in identity if name.startswith("policy-"))
+    config = ((folder.config if folder else None) or {}).get("architecture") or {}
+    scope = replace(
+        scope, learned=policies & set(scope.directions), autoregressive="ar" in identity,
+        distilled=bool(folder and (folder.story or {}).get("distilled")), forwards=bool(config.get("forwards")),
+        tuned={} if only_findings else scope.tuned,
+    )  # fmt: skip
+    setting, rows = Setting(model, data, cache or out / "cells", identity), Rows(scope)
+    results = Results(setting.store, data)
+    tasks = (what_findings_need if only_findings else schedule)(rows, results)
+    left = run_all(tasks, setting, pool, minutes)
+    out.mkdir(parents=True, exist_ok=True)
+    if only_findings:
+        write_whole(out / "findings.md", findings_page(results, rows, model, left).text)
+        return Written((out / "findings.md",), left)
+    write_report(results, rows, out, model, left)
+    return Written((out / "README.md", out / "report.html"), left)
 
-    table: TextTable
-    folded: str | None = None  # what stands on the fold
+
+def findings_page(results: Results, rows: Rows, model: str, left: int) -> Page:
+    """What the paper's findings come to, and its tables."""
+    asked = "--quick" if rows.scope.quick else f"--headline {rows.scope.headline}"
+    page = Page(["# The paper's findings, measured here", *_how(rows.scope, model, f"--findings {asked}", left)])
+    page.add("## Does it hold?", *findings(results, rows))
+    page.add("## Does the order matter?", *(tables.orders(results, rows, corpus) for corpus in rows.scope.sets))
+    page.add("## Table 1: linear time", tables.paper_table(results, rows, "1"))
+    page.add("## Table 3: constant time", tables.paper_table(results, rows, "3"))
+    return page
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A picture with its caption."""
-
-    name: str  # file name without .svg
-    svg: str
-    caption: str
-
-
-@dataclass(frozen=True)
-class Steps:
-    """A generation, a line a step, as in the appendix; folded away."""
-
-    lines: list[str]
-    title: str
-
-
-@dataclass(frozen=True)
-class Viewer:
-    """The viewer's page of some traces: in the HTML as it is, in Markdown as a link to its file."""
-
-    name: str
-    page: str
-    caption: str
+def write_report(results: Results, rows: Rows, out: Path, model: str, left: int = 0) -> None:
+    """Everything that is known, as files."""
+    out.mkdir(parents=True, exist_ok=True)
+    page = report(results, rows, model, left)
+    done = {(w.direction, w.order): watched(w, results.store) for w in rows.watches()}
+    if seen := {key: some for key, some in done.items() if some}:
+        played(page, rows.scope, seen)
+    for name, content in page.files.items():
+        write_whole(out / name, content)
+    write_whole(out / "README.md", page.text)
+    write_whole(out / "report.html", page.html("anyorder: the paper's results, measured here"))
+    every = list(dict.fromkeys(e.row for e in rows.entries))
+    lines = [record(m) for row in every if (m := results.measure(row, results.ready(row))) is not None]
+    write_whole(out / "results.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_whole(out / "timings.md", f"# Seconds\n\n{tables.timings(results, every)}\n")
 
 
-Block = Heading | Text | Shown | Figure | Steps | Viewer
+def _how(scope: Scope, model: str, asked: str, left: int) -> Iterable[str]:
+    """By which command and how everything below it was measured."""
+    state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
+    name = Path(model).name
+    yield (
+        f"Model `{name}`, written by `anyorder reproduce --data DATA --model {name} {asked}`, which caches every "
+        f"cell by its configuration.{state}"
+    )
+    yield "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
+    yield (
+        f"Candidates of different lengths are compared by {CRITERIA[scope.criterion]}. Significance: paired "
+        f"bootstrap, {RESAMPLES} resamples, level {LEVEL}."
+    )
+
+
+def report(results: Results, rows: Rows, model: str, left: int) -> Page:
+    """The report, but for generations that were watched."""
+    s = rows.scope
+    asked = "--quick" if s.quick else f"--limit {s.limit} --headline {s.headline}"
+    page = Page(["# The paper's results, measured here", *_how(s, model, asked, left)])
+    page.parts.append(
+        "Every number has beside it what it cost: passes are canvases through the model per sentence, all its "
+        "length candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
+        "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
+    )
+
+    def costs(which: str, names: list[str], name: str) -> list[str]:
+        each = ((d, details(results, rows.of(which, d), names)) for d in s.directions)
+        return [folded(f"{title(d)}: {name}", text) for d, text in each]
+
+    page.add("## Does it hold?", *findings(results, rows))
+    page.add("## How good, and at what cost", *(tables.beside_baseline(results, rows, c) for c in s.sets))
+    page.add("## On whole test sets", *(tables.beside_baseline(results, rows, c, whole=True) for c in s.sets))
+    page.add("## Does the order matter?", *(tables.orders(results, rows, c) for c in s.sets))
+    numbers = "costs, significance"
+    page.add(
+        "## Table 1: linear time", tables.paper_table(results, rows, "1"), *costs("1", ["b", "T", "order"], numbers)
+    )
+    page.add(
+        "## Table 2: length candidates",
+        tables.lines(
+            results, rows, "2", f"BLEU (passes per sentence) of easy-first on {s.val}, {{}} sentences.", passes=True
+        ),
+        "Which of the candidates is taken matters:",
+        tables.lines(results, rows, "criteria", f"Easy-first, T = L, 4 length candidates, on {s.val}."),
+        *costs("chosen", ["chosen by", "order"], "our choice of a length and the paper's, b = 1, T = L"),
+    )
+    page.add(
+        "## Table 3: constant time",
+        tables.paper_table(results, rows, "3"),
+        *costs("3", ["T", "o_t", "order"], numbers),
+        *costs(
+            "conditionals", ["decoder", "conditionals"],
+            "written positions judged as they stand (visible) and as in the paper (masked)",
+        ),
+    )  # fmt: skip
+    page.add("## Comparison with other constant-time models", tables.comparison(results, rows))
+    points = {title(d): p for d in s.directions if (p := _points(results, rows, d))}
+    caption = "Quality against passes. Joined: nothing cheaper is as good."
+    picture = page.show("frontier.svg", figures.frontier(points), caption) if points else ""
+    page.add("## What the paper could not have", picture, *costs("frontier", ["decoder"], numbers))
+    return page
+
+
+def _points(results: Results, rows: Rows, direction: str) -> dict[str, tuple[float, float]]:
+    here = rows.of("frontier", direction)
+    sentences = results.common(here.values())
+    found = {name: results.measure(row, sentences) for (name,), row in here.items()}
+    return {n: (m.passes / m.row.cell.lengths, m.quality.bleu) for n, m in found.items() if m is not None}
+
+
+# ---------------------------------------------------------------- generations that were watched
+
+
+def played(page: Page, scope: Scope, seen: Seen) -> None:
+    """In which orders texts were written, their energies, and some to play."""
+    groups = {(title(d), o): clusters(some) for (d, o), some in seen.items() if o in ADAPTIVE}
+    shares = [[title(d), order, f"{monotone_share(some):.0%}"] for (d, order), some in seen.items()]
+    page.add(
+        "## Generation orders",
+        page.show("orders.svg", figures.orders(groups), "k-means of 10-dimensional generation orders, on val."),
+        table(["", "order", "steps to the next position on the right"], shares),
+        *(
+            folded(
+                f"{order}, {direction}: {c.name} ({c.share:.0%} of the generations)",
+                "```text\n" + "\n".join(steps_of(c.example.trace, c.example.reference)) + "\n```",
+            )
+            for (direction, order), found in groups.items()
+            for c in found
+        ),
+    )
+    means = {title(d): {o: energy.mean_curve(x) for (e, o), x in seen.items() if e == d} for d in scope.directions}
+    curves = {name: of_order for name, of_order in means.items() if of_order}
+    apart = {name: energy.differences(of_order) for name, of_order in curves.items()}
+    last = [[name, *(f"{line[-1]:.1f}" for line in of_order.values())] for name, of_order in curves.items()]
+    text, label = "Energy (−Σ logit of what is written) over the generation.", "energy − that of uniform"
+    below = figures.energy(apart, label) if all(apart.values()) else ""
+    page.add(
+        "## Energy over the steps",
+        page.show("energy.svg", figures.energy(curves, "energy"), text),
+        page.show("energy-difference.svg", below, "Below zero: likelier than uniform's.") if below else "",
+        table(["at the end", *next(iter(curves.values()))], last),
+    )
+    traces = [some[i].trace for i in range(SAMPLES) for some in seen.values() if i < len(some)]
+    caption = "Sample generations, played step by step"
+    page.add("## Sample generations", page.show("samples.html", viewer_page(traces, "Sample generations"), caption))
 
 
 def steps_of(trace: Trace, reference: str) -> list[str]:
@@ -88,123 +266,8 @@ def steps_of(trace: Trace, reference: str) -> list[str]:
         for i, token in enumerate(canvas):
             piece = None if token is None else shown[token]
             text = "_" if piece is None else f"[{piece.text}]" if i in step.positions else piece.text
-            previous = canvas[i - 1] if i else None
-            joined = piece is not None and piece.joins_left and previous is not None
+            joined = piece is not None and piece.joins_left and i > 0 and canvas[i - 1] is not None
             words += text if glue or joined else " " + text
             glue = piece is not None and piece.joins_right
         out.append(f"{t:>8}  {words}")
     return [*out, f"(target)  {reference}"]
-
-
-def without_empty(blocks: Sequence[Block]) -> list[Block]:
-    """Without tables that have no rows, and then without headings and openings ("…:") of nothing."""
-    out: list[Block] = []
-    for block in reversed(blocks):
-        if isinstance(block, Shown) and not block.table.rows:
-            continue
-        follows = out[-1] if out else None
-        opens = isinstance(block, Text) and block.text.endswith(":") and not isinstance(follows, Shown)
-        bare = isinstance(block, Heading) and (follows is None or isinstance(follows, Heading))
-        if not (opens or bare):
-            out.append(block)
-    return out[::-1]
-
-
-# ---------------------------------------------------------------- Markdown
-
-
-def markdown(blocks: Sequence[Block]) -> str:
-    """The report as Markdown, figures and viewers as links to files beside it."""
-    return "\n\n".join(_markdown(block) for block in blocks) + "\n"
-
-
-def _markdown(block: Block) -> str:
-    if isinstance(block, Heading):
-        return "#" * block.level + " " + block.text
-    if isinstance(block, Text):
-        return block.text
-    if isinstance(block, Figure):
-        return f"![{block.caption}]({block.name}.svg)\n\n{block.caption}"
-    if isinstance(block, Steps):
-        lines = "\n".join(block.lines)
-        return f'<details markdown="1"><summary>{block.title}</summary>\n\n```text\n{lines}\n```\n\n</details>'
-    if isinstance(block, Viewer):
-        return f"[{block.caption}]({block.name}.html)"
-    table = _markdown_table(block.table)
-    if block.folded is None:
-        return table
-    return f'<details markdown="1"><summary>{block.folded}</summary>\n\n{table}\n\n</details>'
-
-
-def _markdown_table(table: TextTable) -> str:
-    lines = [_line(table.header), _line(["---:" if _numeric(table, i) else "---" for i in range(len(table.header))])]
-    lines += [_line(row) for row in table.rows]
-    return "\n".join(lines) + (f"\n\n{table.caption}" if table.caption else "")
-
-
-def _numeric(table: TextTable, column: int) -> bool:
-    """Are these cells numbers (to be aligned right), or words?"""
-    return not any(re.search(r"[A-Za-z]{4}", row[column]) for row in table.rows)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-
-
-# ---------------------------------------------------------------- HTML
-
-
-def page(blocks: Sequence[Block], title: str) -> str:
-    """One file that needs no other."""
-    body = "\n".join(_html(block) for block in blocks)
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>'
-        f"<body>\n{body}\n</body></html>\n"
-    )
-
-
-def _html(block: Block) -> str:
-    if isinstance(block, Heading):
-        return f"<h{block.level}>{_inline(block.text)}</h{block.level}>"
-    if isinstance(block, Text):
-        return _paragraph(block.text)
-    if isinstance(block, Figure):
-        return f"<figure>{block.svg}<figcaption>{_inline(block.caption)}</figcaption></figure>"
-    if isinstance(block, Steps):
-        lines = html.escape("\n".join(block.lines))
-        return f"<details><summary>{_inline(block.title)}</summary><pre>{lines}</pre></details>"
-    if isinstance(block, Viewer):
-        caption = html.escape(block.caption, quote=True)
-        return f'<p>{caption}</p><iframe title="{caption}" srcdoc="{html.escape(block.page, quote=True)}"></iframe>'
-    table = _html_table(block.table)
-    return table if block.folded is None else f"<details><summary>{_inline(block.folded)}</summary>{table}</details>"
-
-
-def _paragraph(text: str) -> str:
-    lines = text.split("\n")
-    if all(line.startswith("- ") for line in lines):
-        return "<ul>" + "".join(f"<li>{_inline(line[2:])}</li>" for line in lines) + "</ul>"
-    return f"<p>{_inline(text)}</p>"
-
-
-def _html_table(table: TextTable) -> str:
-    head = "".join(f"<th>{_inline(cell)}</th>" for cell in table.header)
-    numeric = [_numeric(table, i) for i in range(len(table.header))]
-    cells = ["".join(_cell(*pair) for pair in zip(row, numeric, strict=True)) for row in table.rows]
-    rows = "".join(f"<tr>{line}</tr>" for line in cells)
-    caption = f'<p class="caption">{_inline(table.caption)}</p>' if table.caption else ""
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{caption}'
-
-
-def _cell(text: str, numeric: bool) -> str:
-    kind = {"**holds**": "yes", "**does not hold**": "no"}.get(text, "number" if numeric else "words")
-    return f'<td class="{kind}">{_inline(text)}</td>'
-
-
-def _inline(text: str) -> str:
-    """The little Markdown that blocks use."""
-    text = html.escape(text, quote=False).replace("\\*", "∗")
-    text = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text)  # the page stands alone: no links to files beside it
-    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", text)
-    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)

@@ -1,30 +1,47 @@
-"""The paper's tables from measured rows: grids of BLEU like the paper's."""
+"""The report's tables as Markdown, from measured rows; what is not measured yet is left out, or a dot."""
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
 
-from anyorder.experiments import choices, grid
-from anyorder.experiments.evaluate import LEVEL
-from anyorder.experiments.grid import Scope
+from anyorder.experiments.evaluate import LEVEL, Difference
 from anyorder.experiments.published import COMPARISON
 from anyorder.experiments.results import Measured, Results, Row
+from anyorder.experiments.rows import (
+    AR,
+    BUDGETS,
+    CONSTANT,
+    COUNTS,
+    EVERYTHING,
+    LINEAR,
+    PICKED,
+    POLISH,
+    POOLED,
+    SETTINGS,
+    Rows,
+)
 
-Key = TypeVar("Key")
+Name = tuple[str, ...]
 MISSING = "·"  # not measured yet
 ARROW = {"de-en": "De→En", "en-de": "En→De"}
+DETAILS = ("BLEU", "chrF", "tok. BLEU", "passes", "head rows", "Δ best", "p")
 
 
-@dataclass(frozen=True)
-class TextTable:
-    """Text in rows and columns, with what it says."""
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "") -> str:
+    """A table as Markdown; nothing, if it has no rows."""
+    if not rows:
+        return ""
+    words = [any(re.search(r"[A-Za-z]{4}", row[i]) for row in rows) for i in range(len(header))]
+    lines = [header, ["---" if word else "---:" for word in words], *rows]
+    text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return text + (f"\n\n{caption}" if caption else "")
 
-    header: list[str]
-    rows: list[list[str]]
-    caption: str = ""
+
+def folded(title: str, text: str) -> str:
+    """Something long under a title that opens it."""
+    return f'<details markdown="1"><summary>{title}</summary>\n\n{text}\n\n</details>' if text else ""
 
 
 def title(direction: str) -> str:
@@ -32,7 +49,7 @@ def title(direction: str) -> str:
     return ARROW.get(direction, direction)
 
 
-def score(measured: Measured | None) -> str:
+def bleu(measured: Measured | None) -> str:
     """BLEU as text, or the sign for what is not measured yet."""
     return MISSING if measured is None else f"{measured.quality.bleu:.2f}"
 
@@ -43,169 +60,185 @@ def mean(values: list[float]) -> str:
     return text if len(values) < 2 else f"{text} ± {statistics.stdev(values):.2f}"
 
 
-def _any(line: Iterable[str]) -> bool:
+def many(counts: Iterable[int]) -> str:
+    """Numbers of sentences, each once."""
+    return " and ".join(str(n) for n in dict.fromkeys(counts))
+
+
+def _some(line: Iterable[str]) -> bool:
     """Is anything of a line measured?"""
     return any(text not in (MISSING, "–") for text in line)
 
 
-def linear_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
-    """Every entry of Table 1 in one direction, by (b, T, order)."""
-    out: dict[tuple[str, ...], Row] = {}
-    for beam in ("1",) if scope.quick else ("1", "4"):
-        if (row := grid.baseline(scope, direction, int(beam))) is not None:
-            out[beam, "L", "autoregressive"] = row
-    for beam, steps in scope.settings:
-        for order in scope.columns:
-            if (entry := grid.linear(scope, direction, order, beam, steps)) is not None:
-                out[beam, steps, order] = entry
-    return out
+# ---------------------------------------------------------------- the paper's
 
 
-def table1(results: Results, scope: Scope) -> TextTable:
-    """Linear time: BLEU by beam, steps and order."""
+def paper_table(results: Results, rows: Rows, which: str) -> str:
+    """Table 1 (linear time) or 3 (constant time): a line for each setting, a column for each order."""
+    first = which == "1"
+    lines, orders = (list(SETTINGS), LINEAR) if first else ([(str(b), c) for b in BUDGETS for c in COUNTS], CONSTANT)
+    known = {e.name for e in rows.entries if e.table == which}
+    lines = [line for line in lines if any(name[:2] == line for name in known)]
+    shown = [o for o in orders if any(name[2] == o for name in known)]
     out, counts = [], []
-    for direction in scope.directions:
-        rows = linear_rows(scope, direction)
-        sentences, found = _alike(results, rows)
+    for direction in rows.scope.directions:
+        here = rows.of(which, direction)
+        sentences = results.common(here.values())
         counts.append(sentences)
-        marks = _marks(results, {k: m for k, m in found.items() if m is not None and k[2] != "autoregressive"})
-        for beam, steps in scope.settings:
-            line = [
-                title(direction),
-                beam,
-                steps,
-                score(found.get((beam, steps, "autoregressive"))) if steps == "L" else "–",
-            ]
-            for order in scope.columns:
-                key = (beam, steps, order)
-                text = score(found[key]) if key in found else "–"
-                if order == "uniform" and (beam, steps) == ("1", "L"):
-                    text = _spread(results, scope, direction, sentences) or text
-                line.append(marks.get(key, "{}").format(text))
-            out += [line] * _any(line[3:])
-    header = ["", "b", "T", "Autoregressive", *(c.capitalize() for c in scope.columns)]
-    return TextTable(header, out, _caption(scope, counts))
-
-
-def _alike(results: Results, rows: Mapping[Key, Row]) -> tuple[int, dict[Key, Measured | None]]:
-    """How many sentences all these rows have, and the rows measured on them."""
-    sentences = results.common(rows.values())
-    return sentences, {key: results.measure(row, sentences) for key, row in rows.items()}
-
-
-def _spread(results: Results, scope: Scope, direction: str, sentences: int) -> str | None:
-    """Mean ± standard deviation of the uniform order over its seeds."""
-    rows = [grid.linear(scope, direction, "uniform", "1", "L", seed) for seed in range(scope.seeds)]
-    values = [m.quality.bleu for r in rows if r is not None and (m := results.measure(r, sentences)) is not None]
-    return mean(values) if len(values) > 1 else None
-
-
-def table2(results: Results, scope: Scope) -> TextTable:
-    """Length candidates."""
-    out, counts = [], []
-    for direction in scope.directions:
-        rows = grid.lengths(scope, direction)
-        sentences, found = _alike(results, rows)
-        counts.append(sentences)
-        passes = {name: "" if m is None else f" ({m.passes:.0f})" for name, m in found.items()}
-        line = [score(m) + passes[name] for name, m in found.items()]
-        out += [[title(direction), *line]] * _any(line)
-    header = ["", "Gold", "1", "2", "3", "4"]
-    many = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return TextTable(header, out, f"BLEU (passes per sentence) of easy-first on {scope.val}, {many} sentences.")
-
-
-def table3(results: Results, scope: Scope) -> TextTable:
-    """Constant time."""
-    out, counts = [], []
-    for direction in scope.directions:
-        rows = constant_rows(scope, direction)
-        sentences, found = _alike(results, rows)
-        counts.append(sentences)
-        marks = _marks(results, {k: m for k, m in found.items() if m is not None})
-        for budget in scope.budgets:
-            for count in scope.counts:
-                keys = [(str(budget), count, order) for order in scope.constant_columns]
-                texts = [score(found[k]) if k in found else "–" for k in keys]
-                marked = [marks.get(k, "{}").format(t) for k, t in zip(keys, texts, strict=True)]
-                out += [[title(direction), str(budget), count, *marked]] * _any(marked)
-    return TextTable(["", "T", "o_t", *(c.capitalize() for c in scope.constant_columns)], out, _caption(scope, counts))
-
-
-def constant_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
-    """Every entry of Table 3 in one direction, by (T, o_t, order)."""
-    out: dict[tuple[str, ...], Row] = {}
-    for budget in scope.budgets:
-        for count in scope.counts:
-            for order in scope.constant_columns:
-                if (row := grid.constant(scope, direction, order, budget, count)) is not None:
-                    out[str(budget), count, order] = row
-    return out
-
-
-def _marks(results: Results, found: Mapping[tuple[str, ...], Measured]) -> dict[tuple[str, ...], str]:
-    """The best entry bold; a ° at those that are not significantly worse than it."""
-    if not found:
-        return {}
-    best = max(found, key=lambda k: found[k].quality.bleu)
-    marks = {best: "**{}**"}
-    for key, m in found.items():
-        if key != best:
-            d = results.compare([(m.row, found[best].row)], len(m.texts))
-            if d is not None and d.p >= LEVEL:
-                marks[key] = "{}°"
-    return marks
-
-
-def _caption(scope: Scope, counts: Iterable[int]) -> str:
-    many = " and ".join(str(n) for n in dict.fromkeys(counts))
-    return (
-        f"BLEU on {scope.main}, the first {many} sentences, 4 length candidates. \\* is rescoring by the "
+        found = {name: results.measure(row, sentences) for name, row in here.items()}
+        marks = _marks(results, {n: m for n, m in found.items() if m is not None and n[2] != AR})
+        for line in lines:
+            names = [(*line, order) for order in shown]
+            texts = {n: bleu(found[n]) if n in found else "–" for n in names}
+            if first and line == ("1", "L"):
+                seeds = [results.measure(r, sentences) for r in rows.of("seeds", direction).values()]
+                drawn = [m.quality.bleu for m in seeds if m is not None]
+                texts |= {names[0]: mean(drawn)} if len(drawn) > 1 else {}
+            cells = [marks.get(n, "{}").format(text) for n, text in texts.items()]
+            if first:
+                cells = [bleu(found.get((line[0], "L", AR))) if line[1] == "L" else "–", *cells]
+            out += [[title(direction), *line, *cells]] * _some(cells)
+    caption = (
+        f"BLEU on {rows.scope.main}, the first {many(counts)} sentences, 4 length candidates. \\* is rescoring by the "
         "autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, "
         f"p ≥ {LEVEL}); {MISSING}: not measured yet."
     )
+    columns = [o.capitalize() for o in shown]
+    return table(["", "b", "T", "Autoregressive", *columns] if first else ["", "T", "o_t", *columns], out, caption)
 
 
-def comparison(results: Results, scope: Scope) -> TextTable:
+def _marks(results: Results, found: Mapping[Name, Measured]) -> dict[Name, str]:
+    """The best entry bold; a ° at those that are not significantly worse than it."""
+    best = max(found, key=lambda n: found[n].quality.bleu, default=None)
+    marks = {} if best is None else {best: "**{}**"}
+    for name, m in found.items():
+        if best is not None and name != best:
+            d = results.compare([(m.row, found[best].row)], len(m.texts))
+            if d is not None and d.p >= LEVEL:
+                marks[name] = "{}°"
+    return marks
+
+
+def lines(results: Results, rows: Rows, which: str, caption: str, *, passes: bool = False) -> str:
+    """A line for each direction, a column for each name."""
+    out, counts = [], []
+    for direction in rows.scope.directions:
+        here = rows.of(which, direction)
+        counts.append(sentences := results.common(here.values()))
+        found = [results.measure(row, sentences) for row in here.values()]
+        cells = [bleu(m) + (f" ({m.passes:.0f})" if passes and m is not None else "") for m in found]
+        out += [[title(direction), *cells]] * _some(cells)
+    header = [name[0] for name in rows.of(which, rows.scope.directions[0])]
+    return table(["", *header], out, caption.format(many(counts)))
+
+
+def comparison(results: Results, rows: Rows) -> str:
     """The appendix's table: published rows as given, ours below them."""
+    s = rows.scope
     out = [[name, *("–" if v is None else f"{v:.2f}" for v in values), "WMT'14"] for name, *values in COMPARISON]
-    ours = {"AR, beam 4 (here)" if not scope.quick else "AR, greedy (here)": "ar"}
-    for budget in scope.budgets:
-        name, distilled = f"Constant-time {budget} iterations", "+Distill, " if scope.distilled else ""
-        ours |= {f"{name} ({distilled}here)": f"{budget}/L→1"}
-        if scope.autoregressive:
-            ours |= {f"{name} ({distilled}+AR Rescoring, here)": f"{budget}/L→1*"}
-    for name, what in ours.items():
-        cells = [_ours(results, scope, direction, what) for direction in ("en-de", "de-en")]
-        out.append([name, *cells, scope.main])
-    return TextTable(
+    ours: dict[str, tuple[str, Name]] = {"AR, beam 4 (here)": ("1", ("4", "L", AR))}
+    if s.quick:
+        ours = {"AR, greedy (here)": ("1", ("1", "L", AR))}
+    distilled = "+Distill, " if s.distilled else ""
+    for budget in BUDGETS[:1] if s.quick else BUDGETS:
+        text = f"Constant-time {budget} iterations ({distilled}"
+        ours[f"{text}here)"] = ("3", (str(budget), "L→1", "least2most"))
+        if s.autoregressive:
+            ours[f"{text}+AR Rescoring, here)"] = ("3", (str(budget), "L→1*", "least2most"))
+    for text, (which, name) in ours.items():
+        found = [rows.of(which, d).get(name) for d in ("en-de", "de-en")]
+        out.append([text, *("–" if r is None else bleu(results.measure(r, results.ready(r))) for r in found), s.main])
+    return table(
         ["Model", "En→De", "De→En", "Data"], out, "Least2most, L→1. Rows of different data cannot be compared."
     )
 
 
-def _ours(results: Results, scope: Scope, direction: str, what: str) -> str:
-    if direction not in scope.directions:
-        return "–"
-    if what == "ar":
-        row = grid.baseline(scope, direction, 1 if scope.quick else 4)
-    else:
-        budget, count = what.split("/")
-        row = grid.constant(scope, direction, "least2most", int(budget), count)
-    return "–" if row is None else score(results.measure(row, results.ready(row)))
+# ---------------------------------------------------------------- rows with what they cost
 
 
-def criteria(results: Results, scope: Scope) -> TextTable:
-    """Choosing among the length candidates by different criteria."""
+def details(results: Results, here: Mapping[Name, Row], names: list[str]) -> str:
+    """Every row with all scores, what it cost per sentence, and its difference from the best row with p.
+
+    Rows are compared over the sentences that all of them have.
+    """
+    sentences = results.common(here.values())
+    found = {name: results.measure(row, sentences) for name, row in here.items()}
+    done = {name: m for name, m in found.items() if m is not None}
+    best = max(done.values(), key=lambda m: m.quality.bleu, default=None)
     out = []
-    for direction in scope.directions:
-        rows = choices.criteria(scope, direction)
-        sentences = results.common(rows.values())
-        line = [score(results.measure(row, sentences)) for row in rows.values()]
-        out += [[title(direction), *line]] * _any(line)
-    header = ["", *choices.criteria(scope, scope.directions[0])]
-    return TextTable(header, out, f"Easy-first, T = L, 4 length candidates, on {scope.val}.")
+    for name, m in done.items():
+        assert best is not None
+        difference = None if m is best else results.compare([(m.row, best.row)], sentences)
+        out.append([*name, *_cells(m, difference, "best")])
+    return table([*names, *DETAILS], out, f"{sentences} sentences.{_missing(len(found) - len(done))}")
 
 
-def frontier_rows(scope: Scope, direction: str) -> dict[tuple[str, ...], Row]:
-    """The rows of the frontier, by name."""
-    return {(name,): row for name, row in grid.frontier(scope, direction).items()}
+def _missing(rows: int) -> str:
+    return f" {rows} more rows are not measured yet." if rows else ""
+
+
+def _cells(m: Measured, difference: Difference | None, alone: str = "") -> list[str]:
+    """Scores, costs, and the difference from another row with its p, as DETAILS names them."""
+    q = m.quality
+    tokenised = "–" if q.tokenised is None else f"{q.tokenised:.2f}"
+    tail = [alone, ""] if difference is None else [f"{difference.delta:+.2f}", f"{difference.p:.3f}"]
+    return [f"{q.bleu:.2f}", f"{q.chrf:.2f}", tokenised, f"{m.passes:.1f}", f"{m.head_rows:.0f}", *tail]
+
+
+def beside_baseline(results: Results, rows: Rows, corpus: str, *, whole: bool = False) -> str:
+    """The first table: rows over as many of the sentences as they have, each compared with the baseline's beam over the
+    same ones; `whole`: those that have all, of what a user would pick from."""
+    s, out, left = rows.scope, [], 0
+    beam = "greedy" if s.quick else "beam 5"
+    for direction in s.directions:
+        here = rows.of("first", direction, corpus)
+        reference = here.get((f"{AR}, {beam}",))
+        for (name,), row in here.items():
+            if whole and (s.quick or not (name.startswith(PICKED) and results.complete(row))):
+                continue
+            sentences = min(results.ready(row), EVERYTHING if whole else s.headline)
+            m = results.measure(row, sentences)
+            if m is None:
+                left += 1
+                continue
+            against = None if reference in (None, row) else results.compare([(row, reference)], sentences)
+            out.append([title(direction), name, str(sentences), *_cells(m, against)])
+    caption = f"{corpus}; the last two columns compare with the baseline's {beam}, same sentences.{_missing(left)}"
+    if not whole and any("several orders" in line[1] for line in out):
+        caption += f" Several orders are {', '.join(POOLED)}, all their candidates together."
+        polished = any("polished" in line[1] for line in out)
+        caption += f" Polished: then {POLISH} rounds of local search around the best of them." * polished
+    if whole and not any(int(line[2]) > s.headline for line in out):
+        return ""
+    return table(["", "", "sentences", *DETAILS[:5], f"Δ AR {beam}", "p"], out, caption)
+
+
+def orders(results: Results, rows: Rows, corpus: str) -> str:
+    """Does the order matter? Each order beside the uniform one (its first seed), over the sentences that all have."""
+    out, counts = [], []
+    for direction in rows.scope.directions:
+        here = rows.of("orders", direction, corpus)
+        counts.append(sentences := results.common(here.values()))
+        for order in dict.fromkeys(order for order, _ in here):
+            some = [m for (o, _), r in here.items() if o == order and (m := results.measure(r, sentences)) is not None]
+            if not some:
+                continue
+            pair = here[order, "0"], here["uniform", "0"]
+            against = None if order == "uniform" else results.compare([pair], sentences)
+            tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
+            out.append([title(direction), order, mean([m.quality.bleu for m in some]), *tail])
+    caption = f"{corpus}, {many(counts)} sentences, T = L, 4 lengths."
+    return table(["", "order", "BLEU", "Δ uniform", "p"], out, caption)
+
+
+def timings(results: Results, rows: Iterable[Row]) -> str:
+    """Seconds of one thread a sentence, as measured while decoding: not part of the tables, as they never repeat."""
+    out = []
+    for row in rows:
+        m = results.measure(row, results.ready(row))
+        if m is not None:
+            c = row.cell
+            how = [c.order, c.count or "", f"T={c.steps}", f"b={c.beam}", f"seed {c.seed}", row.criterion]
+            out.append([c.corpus, title(c.direction), *how, str(len(m.texts)), f"{m.seconds:.3f}"])
+    header = ["test set", "", "order", "count", "T", "b", "seed", "chosen by", "sentences", "seconds per sentence"]
+    return table(header, out, "CPU seconds of one thread.")
