@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.publish import publish
+from benchmarks._publish import publish
 
 WORKLOADS: dict[str, dict[str, Any]] = {  # options of `translate`, and how many sentences (negative: one at a time)
     "easy-first, T = L": {"order": "easy-first", "many": 12},
@@ -268,7 +268,7 @@ def main() -> None:
         median=statistics.median(m["ratio"] for m in found.values()), counts=counts_table(counts),
         steps=steps_table(steps), tries=TRIES,
     )  # fmt: skip
-    publish(text, options.output)
+    publish([text], options.output)
     print(f"{time.perf_counter() - begun:.0f} s", file=sys.stderr)
 
 

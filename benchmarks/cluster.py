@@ -18,9 +18,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks._publish import publish
 from benchmarks.cluster_faults import FAULTS, disturbed
 from benchmarks.cluster_runs import TENTHS, job_of, measured
-from benchmarks.publish import publish
 
 RUNS = [("processes", 1), ("ray", 1), ("ray", 2), ("processes", 2)]
 PAGE = """# Corpora on many workers, measured
@@ -152,7 +152,8 @@ def main() -> None:
         with options.runs.open("a") as file:
             file.write(json.dumps(found[name]) + "\n")
     results = [found[name] for name in names]
-    publish(page([r for r in results if "how" in r], [r for r in results if "fault" in r], options), options.output)
+    text = page([r for r in results if "how" in r], [r for r in results if "fault" in r], options)
+    publish([text], options.output)
 
 
 def _one(options: argparse.Namespace) -> dict[str, Any]:

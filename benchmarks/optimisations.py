@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.bench.ours import decode_batch
-from anyorder.bench.plain import Job
 from anyorder.core import Cost, Reader, Symbols, begin
+from anyorder.lab.plain import Job
+from anyorder.lab.sides import decode_batch
 from anyorder.machine import side_by_side
 from anyorder.models.architecture import Architecture
 from anyorder.models.compiled import to_compiled

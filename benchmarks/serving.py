@@ -35,11 +35,11 @@ from anyorder.serve.answers import Json
 from anyorder.serve.api.libretranslate import Ask
 from anyorder.serve.gate import Gate
 from anyorder.serve.run import threads
-from benchmarks.asking import Asking
+from benchmarks._asking import Asking
 from benchmarks.serving_page import OURS, save
 
 ROOT = Path(__file__).parents[1]
-TEXTS = ROOT / "tests/experiments/records/multi30k/parallel/test_2016_flickr.de"
+TEXTS = ROOT / "tests/lab/records/multi30k/parallel/test_2016_flickr.de"
 SIDES = {
     "anyorder serve": "rows join and leave while a batch is written, HTTP in a process of its own",
     "lock": "`translate` under a lock, a request at a time",

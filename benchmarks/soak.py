@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.asking import Asking
+from benchmarks._asking import Asking
 from benchmarks.serving import MODEL, TEXTS, WAIT, family, load, percentile
 from benchmarks.serving_page import save
 

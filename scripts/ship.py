@@ -11,7 +11,7 @@ from pathlib import Path
 
 from anyorder import load
 from anyorder.data.test_sets import load_test_set
-from anyorder.experiments.evaluate import quality
+from anyorder.lab.metrics import quality
 from anyorder.models.catalog import SHIPPED
 from anyorder.text.plan import Plan
 from anyorder.training.run import export

@@ -18,10 +18,11 @@ LAYERS = (
     ("core",),
     ("recipes",),
     ("native",),
-    ("models", "data", "traces", "reference"),
+    ("models", "data", "traces"),
     ("text",),
     ("training",),
-    ("experiments", "bench", "serve", "cluster"),
+    ("lab", "serve", "cluster"),
+    ("reference",),  # an old name
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

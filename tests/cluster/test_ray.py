@@ -182,9 +182,9 @@ def test_evaluating_is_spread(setting: Setting, tmp_path: Path) -> None:
 
 
 def test_the_cells_of_a_report_are_decoded_elsewhere(setting: Setting, tmp_path: Path) -> None:
-    from anyorder.experiments.cells import Cell, Job, identify
-    from anyorder.experiments.runner import Setting as Report
-    from anyorder.experiments.runner import run_all
+    from anyorder.lab.cells import Cell, Job, identify
+    from anyorder.lab.runner import Setting as Report
+    from anyorder.lab.runner import run_all
 
     (tmp_path / "tatoeba").mkdir()
     with gzip.open(tmp_path / "tatoeba" / "test.de-en.tsv.gz", "wt", encoding="utf-8") as file:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Beam, Decoder, Result, State, begin, canvas, decode
+from anyorder.lab import authors, systems
 from anyorder.models.masked_translation import JointContext, MaskedTranslation
 from anyorder.models.translation import Source
-from anyorder.reference import authors, systems
 
 Record = dict[str, Any]
 Fields = dict[str, Any]  # what a replay produced, by the names that records use

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ import torch
 from anyorder import recipes
 from anyorder.core import Decoder, View, begin, canvas, decode
 from anyorder.core.count import Ranked
+from anyorder.lab import authors, systems
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source
 from anyorder.models.xlm import load_xlm
-from anyorder.reference import authors, systems
 
 from . import naive
 from .__main__ import main
@@ -277,3 +279,10 @@ def test_a_file_that_is_not_json(tmp_path: Path) -> None:
     (tmp_path / "odd.jsonl").write_text("{")
     with pytest.raises(RecordError, match="line 1: not a JSON object"):
         read(tmp_path / "odd.jsonl")
+
+
+def test_the_old_name_of_reference_mode_still_works() -> None:
+    sys.modules.pop("anyorder.reference", None)
+    with pytest.deprecated_call():
+        old = importlib.import_module("anyorder.reference")
+    assert old.authors is authors and importlib.import_module("anyorder.reference.systems") is systems

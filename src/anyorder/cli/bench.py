@@ -48,9 +48,9 @@ def bench(
     import torch
     from rich.console import Console
 
-    from anyorder.bench.report import Asked, report
     from anyorder.data.read import read_parallel, read_texts
     from anyorder.errors import DataError
+    from anyorder.lab.bench_page import Asked, report
 
     torch.set_num_threads(threads)
     if reference is None:

@@ -139,7 +139,7 @@ def _say(
     from dataclasses import asdict
 
     from anyorder.errors import DataError
-    from anyorder.experiments.evaluate import quality, signatures
+    from anyorder.lab.metrics import quality, signatures
 
     scored = [
         n

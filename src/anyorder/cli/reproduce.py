@@ -45,9 +45,9 @@ def reproduce(
     Example: anyorder reproduce --data DATA --model de-en-joint --findings
     """
     from anyorder.errors import UsageError
-    from anyorder.experiments.report import reproduce as run
-    from anyorder.experiments.rows import Scope
-    from anyorder.experiments.tune import read_tuned
+    from anyorder.lab.report import reproduce as run
+    from anyorder.lab.rows import Scope
+    from anyorder.lab.tune import read_tuned
     from anyorder.pool import connected
 
     if choose not in ("written", "pll"):

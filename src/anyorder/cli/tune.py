@@ -29,8 +29,8 @@ def tune(
     """
     from anyorder.cli._options import open_translator
     from anyorder.errors import UsageError
-    from anyorder.experiments.tune import tune as search
-    from anyorder.experiments.tune import write_tuned
+    from anyorder.lab.tune import tune as search
+    from anyorder.lab.tune import write_tuned
     from anyorder.pool import Processes
 
     if test_set not in ("val", "tatoeba-val"):

@@ -1,0 +1,1 @@
+"""Studies behind decisions that were taken: each answered one question, and can be run again."""

@@ -1,1 +1,0 @@
-"""Evaluation, the paper's tables and figures."""

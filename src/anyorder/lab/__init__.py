@@ -1,0 +1,1 @@
+"""The lab: the paper's tables and findings, benchmarks, and other systems token for token."""
