@@ -15,6 +15,7 @@ from anyorder.errors import TextError
 from anyorder.models import vocabulary
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
 from anyorder.text.checks import whole_number
+from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
 from anyorder.text.effort import estimate, expected
 from anyorder.text.generator import Generator
 from anyorder.text.plan import WRITING, Plan, planned
@@ -121,6 +122,35 @@ class Writer:
         rows = zip(many, ids, self._pll(ids), strict=True)
         out = [TextScore(text, self._names(row), tuple(p.tolist())) for text, row, p in rows]
         return out[0] if isinstance(texts, str) else out
+
+    def effects(
+        self,
+        wild_type: str,
+        mutants: Iterable[str],
+        by: str = "masked-marginals",
+        *,
+        offset: int = 1,
+        window: str = "optimal",
+        seed: int = 0,
+    ) -> list[Effect]:
+        """The effect of each mutation ("A42G", "A42G:K55R") of a protein or nucleic acid; above 0 the model prefers it.
+
+        `by` is a convention of `anyorder.text.effects.CONVENTIONS`. Positions count from `offset`. A sequence longer
+        than the model's positions is read in windows.
+        """
+        scorer = Scorer(self, wild_type, by, window=window, seed=seed)
+        some = [mutants] if isinstance(mutants, str) else mutants
+        return list(scorer.stream(variant(wild_type, mutant, offset) for mutant in some))
+
+    def scan(
+        self, wild_type: str, positions: str | None = None, by: str = "masked-marginals", *, letters: str | None = None,
+        offset: int = 1, window: str = "optimal",
+    ) -> list[Effect]:  # fmt: skip
+        """The effects of all single substitutions, of all positions or of some ("10-25,40"), position by position."""
+        scorer = Scorer(self, wild_type, by, window=window)
+        where = None if positions is None else stretches(positions, len(wild_type), offset)
+        known = usual_letters(scorer.letters) if letters is None else letters
+        return list(scorer.stream(single_substitutions(wild_type, where, known, offset)))
 
     def stream(self, text: str, **options: Any) -> Iterator[Moment]:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
