@@ -492,8 +492,9 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> tuple[float, float, floa
 
     def ranks(values: Sequence[float]) -> Tensor:
         x = torch.tensor(values, dtype=torch.float64)
-        _, where, count = x.unique(return_inverse=True, return_counts=True)
-        return (count.cumsum(0).double() - (count - 1) / 2)[where]  # ties share the mean of their ranks
+        _, where, count = torch.unique(x, return_inverse=True, return_counts=True)
+        mean: Tensor = (count.cumsum(0).double() - (count - 1) / 2)[where]
+        return mean  # ties share the mean of their ranks
 
     x, y = ranks(a), ranks(b)
     x, y = x - x.mean(), y - y.mean()
