@@ -250,7 +250,6 @@ def test_the_command_answers_drains_and_leaves_with_a_line_a_request(folders: Pa
             (http,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
             if everybody:
                 os.kill(int(http), signal.SIGTERM)
-                time.sleep(0.05)
             process.send_signal(signal.SIGTERM)
             with suppress(httpx.TransportError):  # it leaves as soon as it has answered
                 until(lambda: under_way.done() or httpx.get(f"{url}/ready").status_code == 503)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,7 +13,9 @@ from anyorder.cli import _options as o
 from anyorder.cli._terminal import visible
 from anyorder.errors import UsageError, extra
 
-_DOOR, _MOST = "Who may ask", "How much"
+_DOOR, _PROXY, _MOST = "Clients", "Behind a proxy", "Limits"
+
+VARIABLE = "ANYORDER_KEYS"
 
 
 def serve(
@@ -26,11 +30,14 @@ def serve(
     key: Annotated[
         list[str] | None,
         typer.Option(
-            envvar="ANYORDER_KEYS",
+            envvar=VARIABLE,
             help="A key that clients must send; give several for several clients.",
             rich_help_panel=_DOOR,
         ),
     ] = None,
+    open_metrics: Annotated[
+        bool, typer.Option("--open-metrics", help="Let /metrics be read without a key.", rich_help_panel=_DOOR)
+    ] = False,
     rate: Annotated[
         int | None,
         typer.Option(
@@ -43,6 +50,22 @@ def serve(
             help="Another site whose pages may ask (CORS), such as https://example.org.", rich_help_panel=_DOOR
         ),
     ] = None,
+    uds: Annotated[
+        str | None,
+        typer.Option(help="Listen on this Unix socket instead of an address, for a proxy.", rich_help_panel=_PROXY),
+    ] = None,
+    trust_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="A proxy whose X-Forwarded-For, -Proto and -Prefix are read: an address, a network, or unix (--uds). "
+            "[default: none]",
+            rich_help_panel=_PROXY,
+        ),
+    ] = None,
+    root_path: Annotated[
+        str, typer.Option(help="Path under which a proxy shows the server, such as /translate.", rich_help_panel=_PROXY)
+    ] = "",
     queue: Annotated[
         int, typer.Option(min=1, help="Sentences waiting or being written; beyond it 503.", rich_help_panel=_MOST)
     ] = 96,
@@ -73,8 +96,10 @@ def serve(
 
     names = model or ["de-en"]
     limits = Limits(queue=queue, deadline=deadline, rate=rate, sentences=sentences)
-    settings = Settings(limits, tuple(key or ()), tuple(origin or ()), log_texts, budget)
-    sock = run.bound(host, port)
+    settings = Settings(
+        limits, _keys(key), tuple(origin or ()), tuple(trust_proxy or ()), root_path, open_metrics, log_texts, budget
+    ).check()
+    sock = run.bound(host, port) if uds is None else run.unix(uds)
     models = {}
     for name in names:
         known = name.rstrip("/").split("/")[-1]
@@ -82,8 +107,23 @@ def serve(
             raise UsageError(f"two models are called {known!r}: rename a folder, or serve them apart")
         models[known] = load(name, int8=True) if int8 else load(name)
     sock.listen()  # whoever asks from now on waits until it runs
-    url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
-    print(f"anyorder: {visible(', '.join(models))} at {url} (docs: {url}/docs); Ctrl-C stops", file=sys.stderr)
-    if not key and host not in ("127.0.0.1", "localhost", "::1"):
+    if uds is None:
+        url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"
+        where = f"{url} (docs: {url}/docs)"
+    else:
+        where = visible(f"unix:{uds}")
+    print(f"anyorder: {visible(', '.join(models))} at {where}; Ctrl-C stops", file=sys.stderr)
+    if not settings.keys and uds is None and host not in ("127.0.0.1", "localhost", "::1"):
         print("anyorder: anyone who can reach this address may ask: set --key, or listen on 127.0.0.1", file=sys.stderr)
-    run.serve(models, settings, sock)
+    try:
+        run.serve(models, settings, sock)
+    finally:
+        if uds is not None:
+            Path(uds).unlink(missing_ok=True)
+
+
+def _keys(given: list[str] | None) -> tuple[str, ...]:
+    """The keys; a variable that is set and empty was meant to have some."""
+    if not given and os.environ.get(VARIABLE) is not None:
+        return ("",)
+    return tuple(given or ())

@@ -21,9 +21,10 @@ from anyorder.serve.api import fill_mask, libretranslate, openai, ours
 from anyorder.serve.documents import document
 from anyorder.serve.gate import Door, Gate
 from anyorder.serve.problems import sentence
+from anyorder.serve.proxy import Forwarded, Proxies
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal, wrong
 from anyorder.serve.served import Model
-from anyorder.serve.server import Server, Settings
+from anyorder.serve.server import Server, Settings, address, bearer
 
 ABOUT = """Text written in any order, over HTTP. Clients of LibreTranslate, of OpenAI and of Hugging Face's fill-mask
 work unchanged; `/v1/stream` tells of every step as it is taken."""
@@ -54,16 +55,18 @@ def create(models: Mapping[str, Model], settings: Settings | None = None, pipe: 
     app.include_router(pages.routes(server, app))
     _watched(app, server)
     _refusing(app)
-    app.add_middleware(Door, refuses=server.engine.refuses)
+    app.add_middleware(Door, limits=server.limits, refuses=lambda request: server.engine.refuses())
     if server.settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(server.settings.origins), allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )  # fmt: skip
     app.add_middleware(
-        Gate, meters=server.meters, longest=server.limits.body, seconds=server.limits.deadline,
-        texts=server.settings.texts, paths=frozenset(route.path for dialect in dialects for route in dialect.routes),
+        Gate, meters=server.meters, texts=server.settings.texts,
+        paths=frozenset(route.path for dialect in dialects for route in dialect.routes),
     )  # fmt: skip
+    proxies = Proxies(server.settings.proxies)
+    app.add_middleware(Forwarded, proxies=proxies, root_path=server.settings.root_path)
     return app
 
 
@@ -83,8 +86,10 @@ def _watched(app: FastAPI, server: Server) -> None:
         return Json({"status": "ready" if ready else "stopping"}, 200 if ready else 503)
 
     @app.get("/metrics", tags=["operation"], response_class=Response)
-    async def metrics() -> Response:
-        """Meters in Prometheus' format."""
+    async def metrics(request: Request) -> Response:
+        """Meters in Prometheus' format; with keys, one is needed unless the server says otherwise."""
+        if not server.settings.open_metrics:
+            server.keys.client(bearer(request), address(request))
         return Response(server.meters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What /docs and /openapi.json show: every path with an example that runs, and how refusals look."""
+"""The OpenAPI document: every path with an example that runs, and the refusals in their own shape."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ def document(app: FastAPI) -> dict[str, Any]:
             for one in methods.values():
                 one["responses"].pop("422", None)
                 if "requestBody" in one:
+                    for kind in one["requestBody"]["content"].values():
+                        kind["example"] = example(schemas, kind["schema"])
                     one["responses"] |= {code: _refusal(path, what) for code, what in REFUSALS.items()}
         app.openapi_schema = made
     return app.openapi_schema
@@ -39,8 +41,8 @@ def _refusal(path: str, what: str) -> dict[str, Any]:
     return {"description": what, "content": {"application/json": {"schema": schema}}}
 
 
-def example(found: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """The example of a request: those of its fields."""
+def example(schemas: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """The example of a request: its fields that have one."""
     while "$ref" in schema:
-        schema = found["components"]["schemas"][schema["$ref"].split("/")[-1]]
+        schema = schemas[schema["$ref"].split("/")[-1]]
     return {name: f["examples"][0] for name, f in schema.get("properties", {}).items() if f.get("examples")}

@@ -1,7 +1,7 @@
-"""The gate: what every request passes. A bound on its body, a number, a log line, its time in the meters.
+"""What every request passes: a number, a log line and meters (`Gate`), bounds on its body (`Door`).
 
-Behind it is a door, which is shut while the server has as much to do as it may hold: whoever asks for work then is
-refused before anything is read, parsed or scheduled, so that a flood costs next to nothing.
+The door is shut while the server has as much to do as it may hold: work is refused then before anything is read,
+parsed or scheduled, so that a flood costs next to nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from anyorder.serve.answers import refused
+from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
 from anyorder.serve.refusal import INTERNAL, Refusal
 
@@ -25,22 +26,12 @@ log = logging.getLogger("anyorder.serve")
 SAFE = ((b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 
-class _TooLong(Exception):
-    """The body is longer than allowed."""
-
-
-class _TooSlow(Exception):
-    """The body does not come."""
-
-
 class Gate:
-    """Around the whole application, as plain ASGI: nothing here waits or copies."""
+    """Around the whole application, as plain ASGI: a number, a log line and the time of every request."""
 
-    def __init__(
-        self, app: ASGIApp, meters: Meters, longest: int, seconds: float, texts: bool, paths: frozenset[str]
-    ) -> None:
-        self.app, self.meters, self.longest, self.seconds, self.texts = app, meters, longest, seconds, texts
-        self.paths = paths  # where work is done: they are named in the log though a request was refused before them
+    def __init__(self, app: ASGIApp, meters: Meters, texts: bool, paths: frozenset[str]) -> None:
+        self.app, self.meters, self.texts = app, meters, texts
+        self.paths = paths  # of the dialects: they are named in the log though a request was refused before its route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An HTTP request on its way in and out."""
@@ -48,7 +39,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         begun, notes = time.monotonic(), {"id": secrets.token_hex(8)}
-        scope["notes"] = notes  # what the log line will say
+        scope["notes"] = notes  # fields of the log line
         status = 0
 
         async def reply(message: Message) -> None:
@@ -58,44 +49,14 @@ class Gate:
                 message["headers"] = [*message["headers"], *SAFE, (b"x-request-id", notes["id"].encode())]
             await send(message)
 
-        request = Request(scope, receive)
         try:
-            length = request.headers.get("content-length", "0")
-            if length.isdigit() and int(length) > self.longest:
-                raise _TooLong
-            await self.app(scope, self._bounded(receive), reply)
-        except _TooLong:
-            why = Refusal(413, f"the body may have {self.longest} bytes: send less at a time")
-            await refused(request, why)(scope, receive, reply)
-        except _TooSlow:
-            why = Refusal(408, f"the body did not come within {self.seconds:g} seconds")
-            await refused(request, why, {"Connection": "close"})(scope, receive, reply)
+            await self.app(scope, receive, reply)
         except Exception as error:
             log.error("a request failed", exc_info=error, extra={"request": notes["id"]})
             if not status:
-                await refused(request, Refusal(500, INTERNAL))(scope, receive, reply)
+                await refused(Request(scope, receive), Refusal(500, INTERNAL))(scope, receive, reply)
         finally:
             self._note(scope, status, time.monotonic() - begun)
-
-    def _bounded(self, receive: Receive) -> Receive:
-        seen, whole, until = 0, False, time.monotonic() + self.seconds
-
-        async def counted() -> Message:
-            nonlocal seen, whole
-            if whole:  # all that can come is that the client goes
-                return await receive()
-            try:
-                async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                    message = await receive()
-            except TimeoutError:
-                raise _TooSlow from None
-            seen += len(message.get("body", b""))
-            if seen > self.longest:
-                raise _TooLong
-            whole = not message.get("more_body", False)
-            return message
-
-        return counted
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", scope["path"] if scope["path"] in self.paths else "other")
@@ -114,18 +75,71 @@ class Gate:
 
 
 class Door:
-    """Shut while `refuses` says why: whoever wants something done (POST) is told so at once."""
+    """Lets work (POST) in: refused at once while `refuses` says why, else its body is read here, within bounds.
 
-    def __init__(self, app: ASGIApp, refuses: Callable[[], Refusal | None]) -> None:
-        self.app, self.refuses = app, refuses
+    The application gets a body that is whole. Its JSON has few enough values for validation to take no time.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, refuses: Callable[[Request], Refusal | None]) -> None:
+        self.app, self.limits, self.refuses = app, limits, refuses
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An HTTP request that goes in, or does not."""
-        why = self.refuses() if scope["type"] == "http" and scope["method"] == "POST" else None
-        if why is None:
+        """An HTTP request that goes in, or is refused."""
+        if scope["type"] != "http" or scope["method"] != "POST":
             await self.app(scope, receive, send)
-        else:
-            await refused(Request(scope, receive), why)(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            if (why := self.refuses(request)) is not None:
+                raise why
+            body = await self._body(request)
+            check_values(body, self.limits.values)
+        except Refusal as why:
+            headers = {"Connection": "close"} if why.status == 408 else None
+            await refused(request, why, headers)(scope, receive, send)
+            return
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self.app(scope, replay, send)
+
+    async def _body(self, request: Request) -> bytes:
+        most, seconds = self.limits.body, self.limits.deadline
+        too_long = Refusal(413, f"the body may have {most} bytes: send less at a time")
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and len(length) < 20 and int(length) > most:
+            raise too_long
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(seconds):
+                async for part in request.stream():
+                    parts.append(part)
+                    size += len(part)
+                    if size > most:
+                        raise too_long
+        except TimeoutError:
+            raise Refusal(408, f"the body did not come within {seconds:g} seconds") from None
+        except ClientDisconnect:
+            raise Refusal(499, "the client left while its body was read") from None
+        return b"".join(parts)
+
+
+def check_values(body: bytes, most: int) -> None:
+    """Refuse JSON of more values than any request has; a body that is no JSON is the dialect's to refuse."""
+    try:
+        waiting = [json.loads(body)]
+    except (ValueError, RecursionError):
+        return
+    seen = 0
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, (dict, list)):
+            seen += len(value)
+            if seen > most:
+                raise Refusal(413, f"the body has more than {most} values: send less at a time")
+            waiting.extend(value.values() if isinstance(value, dict) else value)
 
 
 class Lines(logging.Formatter):

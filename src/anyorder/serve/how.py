@@ -22,6 +22,7 @@ def _whole(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_whole)]
+Texts = Annotated[list[Text], Field(fail_fast=True)]  # validation stops at the first error
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Seed = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 

@@ -21,4 +21,10 @@ class Limits:
     positions: int = 8
     lengths: int = 8
     samples: int = 16  # n, alternatives, n-best
+    gaps: int = 16  # in one text
     words: int = 200  # characters of an order, a count or a region
+
+    @property
+    def values(self) -> int:
+        """Values in the JSON of one body: far more than any request has that can be answered."""
+        return 4096 + 2 * self.sentences

@@ -1,28 +1,34 @@
-"""The pages: a playground made of the viewer's own components, and the documentation. Nothing comes from elsewhere."""
+"""The pages: a playground made of the viewer's own components, and Swagger UI. Every file is in the package."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from importlib.resources import files
-from typing import Any
 
 from fastapi import APIRouter, FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
 from starlette.responses import HTMLResponse, Response
 
 from anyorder import recipes
-from anyorder.serve.documents import document, example
+from anyorder.serve.refusal import Refusal
 from anyorder.serve.server import Server
 from anyorder.text.translator import Translator
 from anyorder.text.writing import FORWARDS
 from anyorder.traces.page import shell
 
 FAMILIES = ("mask-predict(4)", "constant-time(4)", "semi-autoregressive(2)", "refinement(4)", "wino", "fast-dllm(0.9)")
+SWAGGER = {  # files of Swagger UI, with additions of ours
+    "swagger-ui-bundle.js": ("swagger/swagger-ui-bundle.js",), "swagger-ui.css": ("swagger/swagger-ui.css", "docs.css"),
+}  # fmt: skip
 SHEETS = {"Cache-Control": "no-cache", "X-Frame-Options": "DENY"}
 
 
 def routes(server: Server, app: FastAPI) -> APIRouter:
     """`/` and `/docs`."""
     router = APIRouter(include_in_schema=False)
-    made = playground(server)
+    made, manual = playground(server), swagger(f"{app.title} · API")
 
     @router.get("/")
     async def page() -> Response:
@@ -30,15 +36,33 @@ def routes(server: Server, app: FastAPI) -> APIRouter:
 
     @router.get("/docs")
     async def docs() -> Response:
-        data = {"groups": [], "traces": [], "paths": _paths(document(app)), "about": app.description.replace("`", ""),
-                "model": next(iter(server.models))}  # fmt: skip
-        return HTMLResponse(
-            shell("anyorder · API", data, _web("docs.js"), composer=_web("docs.html"), style=_web("docs.css"),
-                  policy="; connect-src 'self'"),
-            headers=SHEETS,
-        )  # fmt: skip
+        return manual
+
+    @router.get("/docs/{name}")
+    async def file(name: str) -> Response:
+        if name not in SWAGGER:
+            raise Refusal(404, "there is nothing here: see /docs")
+        body = "".join(_web(part) for part in SWAGGER[name])
+        kind = "text/css" if name.endswith(".css") else "text/javascript"
+        return Response(body, media_type=kind, headers={"Cache-Control": "max-age=86400"})
 
     return router
+
+
+def swagger(title: str) -> Response:
+    """Swagger UI, from files of this package: only they and the one script in the page may run."""
+    page = get_swagger_ui_html(
+        openapi_url="openapi.json", title=title, swagger_js_url="docs/swagger-ui-bundle.js",
+        swagger_css_url="docs/swagger-ui.css", swagger_favicon_url="data:,",
+        swagger_ui_parameters={"docExpansion": "list", "defaultModelsExpandDepth": 0, "deepLinking": False},
+    )  # fmt: skip
+    (script,) = re.findall(rb"<script>(.*?)</script>", bytes(page.body), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(page.body, headers={**SHEETS, "Content-Security-Policy": policy})
 
 
 def playground(server: Server) -> str:
@@ -59,37 +83,3 @@ def playground(server: Server) -> str:
 
 def _web(name: str) -> str:
     return (files("anyorder.serve") / "web" / name).read_text("utf-8")
-
-
-def _paths(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every path as the documentation shows it."""
-    out = []
-    for path, methods in found["paths"].items():
-        for method, one in methods.items():
-            content = one.get("requestBody", {}).get("content", {})
-            schema = next(iter(content.values()))["schema"] if content else None
-            while schema is not None and "$ref" in schema:
-                schema = found["components"]["schemas"][schema["$ref"].split("/")[-1]]
-            fields = [
-                {"name": name, "kind": _kind(field), "needed": name in schema.get("required", ()),
-                 "what": field.get("description", "")}
-                for name, field in sorted(schema["properties"].items(), key=lambda item: not item[1].get("examples"))
-            ] if schema else []  # fmt: skip
-            out.append({
-                "path": path, "method": method.upper(), "tag": one["tags"][0], "what": one.get("description", ""),
-                "fields": fields, "example": example(found, schema) if schema else None,
-            })  # fmt: skip
-    return out
-
-
-def _kind(field: dict[str, Any]) -> str:
-    """The type of a field, for people."""
-    if "anyOf" in field:
-        return " or ".join(dict.fromkeys(k for one in field["anyOf"] if (k := _kind(one)) != "null"))
-    if "$ref" in field:
-        return "object"
-    if "enum" in field or "const" in field:
-        return " or ".join(f'"{v}"' for v in field.get("enum", [field.get("const")]))
-    if field.get("type") == "array":
-        return f"list of {_kind(field.get('items', {}))}"
-    return str(field.get("type", "anything"))

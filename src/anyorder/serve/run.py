@@ -12,8 +12,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import Pipe
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -32,6 +33,7 @@ from anyorder.serve.server import Server, Settings
 DRAINING = 30.0  # seconds that a server which stops waits for what it has begun
 STREAMS = 3.0  # seconds that connections which stay open have after that
 PAUSE = 0.05
+STOPPING = (signal.SIGINT, signal.SIGTERM)
 FORWARDED = signal.SIGUSR1  # how the first process tells the one that speaks HTTP of a signal
 SWITCH = 0.0005  # seconds after which a busy thread of Python gives way: a step waits for HTTP that many times
 
@@ -42,6 +44,7 @@ class Listening(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="on", server_header=False, date_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=int(STREAMS), timeout_keep_alive=30, h11_max_incomplete_event_size=64 << 10,
         )  # fmt: skip
         super().__init__(config)
@@ -67,13 +70,11 @@ class Listening(uvicorn.Server):
 
 
 class Led(Listening):
-    """One whose signals come from another process: those that everybody is sent it does not heed."""
+    """A server whose signals come from the first process: those that a supervisor sends to both are ignored."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """As uvicorn has it, for no signal."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        """Instead of uvicorn's handlers: none."""
         yield
 
 
@@ -101,6 +102,24 @@ def settle() -> None:
     gc.freeze()
 
 
+def unix(path: str) -> socket.socket:
+    """A Unix socket that listens, for the owner and the group; one that a server left behind is replaced."""
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if Path(path).is_socket() and not _answers(path):
+            Path(path).unlink()
+        made.bind(path)
+        os.chmod(path, 0o660)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {path}: {error.strerror or error}; choose another --uds") from None
+    return made
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
+        return asking.connect_ex(path) == 0
+
+
 def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) -> None:
     """Serve until a signal says stop."""
     torch.set_num_threads(threads())
@@ -119,15 +138,21 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
     here, there = Pipe()
     app = create(models, settings, there)
     settle()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [FORWARDED])  # until it is listened to
+    signal.pthread_sigmask(signal.SIG_BLOCK, [*STOPPING, FORWARDED])  # until both processes have their handlers
     http = os.fork()
     if http == 0:
         here.close()
         _listen(app, sock)
     there.close()
     sock.close()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: os.kill(http, FORWARDED))
+
+    def forward(*_: object) -> None:
+        with suppress(ProcessLookupError):  # it has ended already
+            os.kill(http, FORWARDED)
+
+    for number in STOPPING:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPPING, FORWARDED])
     Behind(settings.limits, settings.budget, app.state.server.models, here).run()
     here.close()
     ended = os.waitstatus_to_exitcode(os.waitpid(http, 0)[1])
@@ -151,7 +176,9 @@ def _listen(app: FastAPI, sock: socket.socket) -> NoReturn:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads were not forked
         listening = Led(app)
         signal.signal(FORWARDED, listening.handle_exit)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [FORWARDED])
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPPING, FORWARDED])
         listening.run(sockets=[sock])
         code = 0
     finally:

@@ -21,6 +21,7 @@ from anyorder.serve.job import TICKET, Listener, Ticket
 from anyorder.serve.keys import Keys
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
+from anyorder.serve.proxy import Proxies, client_of
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
 from anyorder.serve.served import Model, served
 from anyorder.text.batching import TOKEN_BUDGET
@@ -37,8 +38,17 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     keys: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()  # other sites whose pages may ask (CORS)
+    proxies: tuple[str, ...] = ()  # addresses, networks or "unix": proxies whose forwarded headers are read
+    root_path: str = ""  # where a proxy shows the server
+    open_metrics: bool = False  # /metrics needs no key
     texts: bool = False  # write texts into the log
     budget: int = TOKEN_BUDGET  # tokens in one batch, with padding
+
+    def check(self) -> Settings:
+        """These settings; an empty key or a proxy without an address is refused before a model is loaded."""
+        Keys(self.keys, None)
+        Proxies(self.proxies)
+        return self
 
 
 class Server:
@@ -76,13 +86,9 @@ class Server:
     # ------------------------------------------------------------------ asking
 
     def admit(self, request: Request, key: str | None = None) -> None:
-        """Let whoever asks in, or refuse: `key` is what the body says, else it is the header's."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        address = request.client.host if request.client else "unknown"
+        """Let a client in, or refuse it: `key` is the body's, else it is the header's."""
         try:
-            request.scope["notes"]["asker"] = self.keys.admit(
-                key or (token.strip() if scheme.lower() == "bearer" else None), address
-            )
+            request.scope["notes"]["client"] = self.keys.admit(key or bearer(request), address(request))
         except Refusal as why:
             self.meters.refuse("rate" if why.status == 429 else "key")
             raise
@@ -139,9 +145,13 @@ class Server:
             watch.cancel()
             self._leave(request, ticket)
 
-    def _ticket(self, request: Request, sentences: int) -> Ticket:
+    def check_count(self, sentences: int) -> None:
+        """Refuse more texts than one request may have."""
         if sentences > self.limits.sentences:
             raise Refusal(400, f"{sentences} texts in one request, and {self.limits.sentences} are allowed")
+
+    def _ticket(self, request: Request, sentences: int) -> Ticket:
+        self.check_count(sentences)
         request.scope["notes"]["sentences"] = sentences
         return self.engine.admit(max(1, sentences))
 
@@ -159,6 +169,17 @@ class Server:
 
 
 _END = object()
+
+
+def bearer(request: Request) -> str | None:
+    """The key in a request's header."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def address(request: Request) -> str:
+    """The client's address, as rate limits count it."""
+    return client_of(request.client.host if request.client else None)
 
 
 def _heard(running: asyncio.Future[Any]) -> None:

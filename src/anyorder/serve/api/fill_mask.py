@@ -9,7 +9,7 @@ from pydantic import Field
 
 from anyorder.serve.answers import Json
 from anyorder.serve.api.ours import fits
-from anyorder.serve.how import Asked, Text
+from anyorder.serve.how import Asked, Text, Texts
 from anyorder.serve.refusal import wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import MASKS
@@ -21,13 +21,13 @@ class Parameters(Asked):
     """What may be said beside the inputs."""
 
     top_k: int | None = None
-    targets: list[Text] | None = None
+    targets: Texts | None = None
 
 
 class FillMask(Asked):
     """Texts with masks, each written [MASK] or <mask>."""
 
-    inputs: Text | list[Text] = Field(examples=["the [MASK] sat on the [MASK] ."])
+    inputs: Text | Texts = Field(examples=["the [MASK] sat on the [MASK] ."])
     parameters: Parameters | None = None
     options: dict[str, Any] | None = None  # Hugging Face's own (caching, waiting): there is nothing to wait for here
 
@@ -50,15 +50,21 @@ def routes(server: Server) -> APIRouter:
         if not 1 <= n <= server.limits.samples:
             raise wrong(f"top_k is a whole number from 1 to {server.limits.samples}", "parameters")
         texts = [asked.inputs] if isinstance(asked.inputs, str) else asked.inputs
+        server.check_count(len(texts))
         for text in texts:
             if len(text) > server.limits.characters:
                 raise wrong(f"a text may have {server.limits.characters} characters: split it", "inputs")
             if not any(mask in text for mask in (*MASKS, str(model.tokenizer.mask_token))):
                 raise wrong(f"a text has no mask: write {model.tokenizer.mask_token} where a word is missing", "inputs")
-            fits(model, text)
         if not texts:
             raise wrong("inputs is an empty list", "inputs")
-        found = await server.work(request, len(texts), lambda: model.fill(texts, n))
+
+        def filled() -> list[list[Filling]]:
+            for text in texts:
+                fits(model, text)
+            return model.fill(texts, n)
+
+        found = await server.work(request, len(texts), filled)
         answers = [[_shown(model, one) for one in some] for some in found]
         return Json(answers[0] if isinstance(asked.inputs, str) else answers)
 

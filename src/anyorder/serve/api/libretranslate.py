@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field, ValidationError
 
 from anyorder.serve.answers import Json
-from anyorder.serve.how import Asked, HowMany, Text, plan
+from anyorder.serve.how import Asked, HowMany, Text, Texts, plan
 from anyorder.serve.language import NAMES, detect
 from anyorder.serve.problems import sentence
 from anyorder.serve.refusal import Refusal, wrong
@@ -19,11 +19,13 @@ from anyorder.text.results import Translation
 from anyorder.text.translator import Translator
 from anyorder.text.writing import FORWARDS
 
+FIELDS = 100  # of a form
+
 
 class Ask(HowMany):
     """POST /translate. Beside LibreTranslate's own fields, the options of a plan may ride along."""
 
-    q: Text | list[Text] = Field(examples=["Ein Hund läuft am Strand."])
+    q: Text | Texts = Field(examples=["Ein Hund läuft am Strand."])
     source: Text = Field("auto", examples=["de"])
     target: Text = Field(examples=["en"])
     format: Literal["text"] = "text"
@@ -49,7 +51,7 @@ async def _asked(request: Request, asked: type[Asked]) -> Any:
     body, kind = await request.body(), request.headers.get("content-type", "application/json").split(";")[0].strip()
     try:
         if kind == "application/x-www-form-urlencoded":
-            given: Any = dict(parse_qsl(body.decode(), keep_blank_values=True))
+            given: Any = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=FIELDS))
         elif kind == "application/json":
             given = json.loads(body)
         else:

@@ -102,7 +102,7 @@ def routes(server: Server) -> APIRouter:
             raise wrong("top_logprobs needs logprobs: true", "top_logprobs")
         top = (asked.top_logprobs or 0) if asked.logprobs else None
         tokens = asked.max_completion_tokens if asked.max_tokens is None else asked.max_tokens
-        prompt = said(server.model(asked.model), asked)
+        prompt = said(server.model(asked.model), asked, server.limits.characters)
         return await answer(request, asking(asked, [prompt], "", tokens, top, chat=True))
 
     def asking(
@@ -148,10 +148,12 @@ def _defaults(model: Model, asked: Common, n: int, suffix: str) -> dict[str, Any
     return {"order": "uniform", "temperature": 1.0} if drawn else {"order": "negent"}
 
 
-def said(model: Model, asked: Chat) -> str:
+def said(model: Model, asked: Chat, most: int) -> str:
     """The prompt of a chat: the user's message, or all of them in the model's own template."""
     if not asked.messages:
         raise wrong("messages is an empty list", "messages")
+    if sum(len(m.text) for m in asked.messages) > most:
+        raise wrong(f"messages may have {most} characters: shorten them", "messages")
     template = None if isinstance(model, Translator) else getattr(model.tokenizer, "chat_template", None)
     if template is not None:
         messages = [{"role": m.role, "content": m.text} for m in asked.messages]

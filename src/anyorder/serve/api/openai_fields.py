@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from anyorder.serve.how import Asked, HowMany, Number, Seed, Text
+from anyorder.serve.how import Asked, HowMany, Number, Seed, Text, Texts
 from anyorder.serve.limits import Limits
 from anyorder.serve.refusal import wrong
 
@@ -50,7 +50,7 @@ class Common(HowMany):
 class Completion(Common):
     """POST /v1/completions: a translator translates the prompt, a language model goes on with it."""
 
-    prompt: Text | list[Text] = Field(examples=["Ein Hund läuft am Strand."])
+    prompt: Text | Texts = Field(examples=["Ein Hund läuft am Strand."])
     suffix: Text | None = Field(None, description="What comes after the completion: every length between is tried.")
     max_tokens: int | None = None
     logprobs: int | None = Field(None, description="log p of each token, and of this many of the likeliest.")
@@ -69,7 +69,7 @@ class Message(Asked):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Text | list[Part]
+    content: Text | Annotated[list[Part], Field(fail_fast=True)]
     name: Text | None = None
 
     @property
@@ -81,7 +81,9 @@ class Message(Asked):
 class Chat(Common):
     """POST /v1/chat/completions: a translator translates the user's message."""
 
-    messages: list[Message] = Field(examples=[[{"role": "user", "content": "Ein Hund läuft am Strand."}]])
+    messages: Annotated[list[Message], Field(fail_fast=True)] = Field(
+        examples=[[{"role": "user", "content": "Ein Hund läuft am Strand."}]]
+    )
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
     logprobs: bool | None = None

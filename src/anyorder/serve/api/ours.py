@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -14,12 +14,12 @@ from starlette.responses import Response, StreamingResponse
 from anyorder.serve.answers import Json, event, shape
 from anyorder.serve.canvases import Item, from_items, from_text
 from anyorder.serve.follow import Steps
-from anyorder.serve.how import Asked, How, HowMany, Text, options, plan
+from anyorder.serve.how import Asked, How, HowMany, Text, Texts, options, plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import GAP
 from anyorder.text.plan import Plan
-from anyorder.text.results import ranked
+from anyorder.text.results import Filling, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
@@ -50,8 +50,8 @@ class Score(Asked):
     """Texts to score: Σ log p of each, given `sources` for translation models."""
 
     model: Text | None = None
-    texts: list[Text] = Field(examples=[["A dog runs on the beach."]])
-    sources: list[Text] | None = Field(None, examples=[["Ein Hund läuft am Strand."]])
+    texts: Texts = Field(examples=[["A dog runs on the beach."]])
+    sources: Texts | None = Field(None, examples=[["Ein Hund läuft am Strand."]])
     to: Text | None = Field(None, examples=["en"])
 
 
@@ -62,7 +62,7 @@ class Watch(HowMany):
     text: Text = Field(examples=["Ein Hund läuft am Strand."])
     to: Text | None = Field(None, examples=["en"])
     from_: Text | None = Field(None, alias="from", examples=["de"])
-    canvas: list[Item] | None = Field(
+    canvas: Annotated[list[Item], Field(fail_fast=True)] | None = Field(
         None, description="What stands on the target's canvas: tokens, words as {'text': …}, null where it is written."
     )
 
@@ -87,14 +87,20 @@ def routes(server: Server) -> APIRouter:
             if asked.source is not None or asked.to is not None:
                 raise wrong(f"{model.name} is a language model: it has no source and one language", "source")
             plan(asked, limits)
-            fits(model, asked.text)
-            found = await server.work(request, 1, lambda: model.fill(asked.text, asked.n, **options(asked, limits)))
+            words = options(asked, limits)
+
+            def filled() -> list[Filling]:
+                fits(model, asked.text)
+                return model.fill(asked.text, asked.n, **words)
+
+            found = await server.work(request, 1, filled)
             return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
         if asked.source is None or asked.to is None:
             raise wrong(f"{model.name} translates: give the source of the text, and `to`, its language", "source")
         made = plan(asked, limits, **({} if asked.beam or asked.temperature else {"beam": max(asked.n, 4)}),
                     nbest=asked.n, order=asked.order or "negent")  # fmt: skip
-        work = _filled(model, asked.source, from_text(model, asked.text, asked.to), asked.to, made)
+        source, to = asked.source, asked.to
+        work = lambda: _filled(model, source, from_text(model, asked.text, to), to, made)  # noqa: E731
         return Json({"fillings": await server.work(request, 1, work)})
 
     @router.post("/v1/infill")
@@ -106,19 +112,26 @@ def routes(server: Server) -> APIRouter:
             raise wrong(f"{model.name} translates, with a length model of its own: use /v1/fill", "model")
         if not 1 <= asked.n <= limits.samples or not 1 <= asked.longest <= limits.tokens:
             raise wrong(f"n is at most {limits.samples}, longest at most {limits.tokens}", "n")
-        canvases = asked.longest ** asked.text.count(GAP)
-        if canvases > limits.sentences:
+        gaps = asked.text.count(GAP)
+        if gaps > limits.gaps:
+            raise wrong(f"the text has {gaps} gaps, and {limits.gaps} are allowed", "text")
+        if (canvases := asked.longest**gaps) > limits.sentences:
             raise wrong(f"{canvases} canvases would be tried, and {limits.sentences} are allowed", "longest")
         plan(asked, limits)
-        fits(model, asked.text, asked.longest * asked.text.count(GAP))
         lengths = range(1, asked.longest + 1)
         words = options(asked, limits)
-        found = await server.work(request, canvases, lambda: model.infill(asked.text, lengths, asked.n, **words))
+
+        def infilled() -> list[Filling]:
+            fits(model, asked.text, asked.longest * gaps)
+            return model.infill(asked.text, lengths, asked.n, **words)
+
+        found = await server.work(request, canvases, infilled)
         return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
 
     @router.post("/v1/score")
     async def score(request: Request, asked: Score) -> Json:
         server.admit(request)
+        server.check_count(max(len(asked.texts), len(asked.sources or ())))
         check(*asked.texts, *(asked.sources or ()))
         if not asked.texts:
             raise wrong("texts is an empty list", "texts")
@@ -126,16 +139,24 @@ def routes(server: Server) -> APIRouter:
         if isinstance(model, Writer):
             if asked.sources is not None:
                 raise wrong(f"{model.name} is a language model: its texts have no sources", "sources")
-            for text in asked.texts:
-                fits(model, text)
-            scores = await server.work(request, len(asked.texts), lambda: model.score(asked.texts))
+
+            def scored() -> Sequence[Any]:
+                for text in asked.texts:
+                    fits(model, text)
+                return model.score(asked.texts)
+
+            scores = await server.work(request, len(asked.texts), scored)
             return Json({"scores": [{"total": s.total, "tokens": s.tokens, "logp": s.logp} for s in scores]})
         if asked.sources is None or asked.to is None:
             raise wrong(f"{model.name} translates: give sources, and `to`, the language of the texts", "sources")
         sources, to = asked.sources, asked.to
-        _room(model, sources, model.direction(to, None)[0])
-        _room(model, asked.texts, to)
-        totals = await server.work(request, len(sources), lambda: model.score(sources, asked.texts, to))
+
+        def totalled() -> list[float]:
+            _room(model, sources, model.direction(to, None)[0])
+            _room(model, asked.texts, to)
+            return model.score(sources, asked.texts, to)
+
+        totals = await server.work(request, len(sources), totalled)
         return Json({"scores": [{"total": total} for total in totals]})
 
     @router.post("/v1/trace", response_class=Response)
@@ -161,19 +182,26 @@ def routes(server: Server) -> APIRouter:
             for name in ("to", "from_", "canvas", "lengths", "draft", "rescore", "beam", "positions"):
                 if getattr(asked, name) is not None:
                     raise wrong(f"{model.name} writes on the text's own masks: leave out {name.strip('_')}", name)
-            fits(model, asked.text)
             words = {"order": "negent"} | options(asked, limits)
-            return plan(asked, limits), lambda _: model.trace(asked.text, **words)
+
+            def traced(_: Plan) -> Trace:
+                fits(model, asked.text)
+                return model.trace(asked.text, **words)
+
+            return plan(asked, limits), traced
         if asked.to is None:
             raise wrong("say which language to translate into: `to`", "to")
-        _room(model, [asked.text], model.direction(asked.to, asked.from_)[0])
-        made = plan(asked, limits)
-        if asked.canvas is None:
-            return made, lambda one: model.trace(asked.text, asked.to, source=asked.from_, plan=one)
-        if asked.lengths is not None and asked.lengths > 1:
+        made, to, canvas = plan(asked, limits), asked.to, asked.canvas
+        if canvas is not None and asked.lengths is not None and asked.lengths > 1:
             raise wrong("the canvas has its length: leave out lengths", "lengths")
-        ids = from_items(model, asked.canvas, asked.to)
-        return made, lambda one: _traced(model, asked.text, asked.to, asked.from_, ids, one)
+
+        def translated(one: Plan) -> Trace:
+            _room(model, [asked.text], model.direction(to, asked.from_)[0])
+            if canvas is None:
+                return model.trace(asked.text, to, source=asked.from_, plan=one)
+            return _traced(model, asked.text, to, asked.from_, from_items(model, canvas, to), one)
+
+        return made, translated
 
     return router
 
@@ -197,23 +225,19 @@ def _room(model: Translator, texts: list[str], language: str) -> None:
             raise wrong("the text is empty", "text")
 
 
-def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, made: Plan) -> Any:
+def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, made: Plan) -> list[dict[str, Any]]:
     where = [i for i, token in enumerate(canvas) if token == model.model.mask_id]
     (ids,) = model.tokenizer.encode([source], model.direction(to, None)[0])
     _room(model, [source], model.direction(to, None)[0])
-
-    def work() -> list[dict[str, Any]]:
-        found = model.generator(to).generate([Input(tuple(ids), (Canvas(canvas),))], made)[0]
-        return [
-            {
-                "text": str(model.tokenizer.decode([list(h.ids)], to)[0]),
-                "tokens": model.tokenizer.tokens([h.ids[i] for i in where]), "ids": [h.ids[i] for i in where],
-                "logp": sum(h.logp[i] for i in where), "score": h.score,
-            }
-            for h in ranked(found)[: made.choosing.nbest]
-        ]  # fmt: skip
-
-    return work
+    found = model.generator(to).generate([Input(tuple(ids), (Canvas(canvas),))], made)[0]
+    return [
+        {
+            "text": str(model.tokenizer.decode([list(h.ids)], to)[0]),
+            "tokens": model.tokenizer.tokens([h.ids[i] for i in where]), "ids": [h.ids[i] for i in where],
+            "logp": sum(h.logp[i] for i in where), "score": h.score,
+        }
+        for h in ranked(found)[: made.choosing.nbest]
+    ]  # fmt: skip
 
 
 def _traced(model: Translator, text: str, to: str, source: str | None, canvas: tuple[int, ...], made: Plan) -> Trace:

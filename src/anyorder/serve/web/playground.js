@@ -126,7 +126,7 @@ async function run(one) {
   one.live = true;
   one.trace = null;
   try {
-    const response = await post("/v1/stream", one.ask, one.abort.signal);
+    const response = await post("v1/stream", one.ask, one.abort.signal);
     for await (const event of events(response.body)) hear(one, event);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -292,7 +292,7 @@ function asCommand({ model, text, to, from, canvas, ...how }) {
 
 function asCurl(ask) {
   const key = $("key-field").hidden ? "" : " -H 'Authorization: Bearer KEY'";
-  return `curl -N ${location.origin}/v1/stream -H 'Content-Type: application/json'${key} -d ${shell(JSON.stringify(ask))}`;
+  return `curl -N ${new URL("v1/stream", location.href.split("#")[0])} -H 'Content-Type: application/json'${key} -d ${shell(JSON.stringify(ask))}`;
 }
 
 async function copyAs(kind) {
