@@ -87,6 +87,58 @@ def test_rows_that_can_not_be_read_have_a_problem_and_the_others_none(tmp_path: 
         formats.read(str(bad), (0, 4))
 
 
+def test_tables_that_are_not_utf8(tmp_path: Path) -> None:
+    """A field that is no text is left empty, with the reason; fields that are stay."""
+    table = tmp_path / "x.csv"
+    table.write_bytes(b"id,text,note\n1,Stra\xdfe,a\n2,gut,sch\xf6n\n3,gut,sch\xc3\xb6n\n")
+    (shard,) = cut([places.look(str(table))], 1 << 30)
+    content = formats.read(str(table), shard.span)
+    assert [list(record.values()) for record in content.records] == [
+        ["1", "", "a"],
+        ["2", "gut", ""],
+        ["3", "gut", "schön"],
+    ]
+    assert list(content.problems) == [0, 1] and "'text' is not UTF-8" in content.problems[0]
+    table.write_bytes(b"id,Stra\xdfe\n1,a\n")
+    with pytest.raises(DataError, match="names of the columns are not UTF-8"):
+        cut([places.look(str(table))], 1 << 30)
+    fasta = tmp_path / "x.fasta"
+    fasta.write_bytes(b">a\nMK\n>b\nM\xdf\nK\n>Stra\xdfe\nMK\n>d\nMK\n")
+    (shard,) = cut([places.look(str(fasta))], 1 << 30)
+    content = formats.read(str(fasta), shard.span)
+    assert list(content.problems) == [1, 2] and len(content.records) == 4
+    written = formats.write("fasta", content, {"new": ["x", "", "", "y"]}, "new", str(fasta))
+    assert b"\\x" not in written and written.startswith(b">a\nx\n>b\n>")
+
+
+def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+    table = tmp_path / "x.csv"
+    table.write_text("text,id,text\na,1,b\n")
+    with pytest.raises(DataError, match="'text' is there twice"):
+        cut([places.look(str(table))], 1 << 30)
+
+
+def test_lines_of_json_are_kept_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    lines = [
+        '{"text": "a", "n": 1e400, "m": 12345678901234567890.123}',
+        '{ "text":"\\ud83d" , "e":1E5 }',
+        "{}",
+        '{"text":',
+    ]
+    path.write_text("\n".join(lines))
+    (shard,) = cut([places.look(str(path))], 1 << 30)
+    content = formats.read(str(path), shard.span)
+    new = {"translation": ["x", "y", "", ""], "error": ["", "", "", "not JSON"]}
+    written = formats.write("jsonl", content, new, "translation", str(path)).decode().splitlines()
+    assert written == [
+        lines[0][:-1] + ', "translation": "x", "error": ""}',
+        '{ "text":"\\ud83d" , "e":1E5, "translation": "y", "error": ""}',
+        '{"translation": "", "error": ""}',
+        '{"translation": "", "error": "not JSON"}',
+    ]
+
+
 def test_files_are_found_in_order_and_of_one_format(tmp_path: Path) -> None:
     for name in ("b.txt", "a.txt", "c/d.txt", ".hidden.txt", "_done/x.txt", "z.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -94,12 +94,16 @@ def write(kind: str, content: Content, new: dict[str, list[Any]], main: str, pat
         return to_bytes("".join(text.replace("\r", " ").replace("\n", " ") + "\n" for text in texts))
     if kind == "fasta":
         return to_bytes("".join(folded(r.get("id", ""), t) for r, t in zip(content.records, texts, strict=True)))
-    rows = [
-        {**record, **dict(zip(new, values, strict=True))}
-        for record, values in zip(content.records, zip(*new.values(), strict=True), strict=True)
-    ]
-    if kind == "jsonl":
-        return to_bytes("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    if kind == "parquet":
+        return parquet_bytes(content.table, new)
+    added = [dict(zip(new, values, strict=True)) for values in zip(*new.values(), strict=True)]
     if kind == "csv":
-        return csv_bytes(rows, path)
-    return parquet_bytes(content.table, new)
+        return csv_bytes([{**record, **more} for record, more in zip(content.records, added, strict=True)], path)
+    said = (content.said.get(i) or json.dumps(r, ensure_ascii=False) for i, r in enumerate(content.records))
+    return to_bytes("".join(_and(line, more) + "\n" for line, more in zip(said, added, strict=True)))
+
+
+def _and(line: str, more: dict[str, Any]) -> str:
+    """A JSON object with further fields; those that it has stay as they are written, to the digit."""
+    begun = line[:-1].rstrip()
+    return begun + ("" if begun == "{" else ", ") + json.dumps(more, ensure_ascii=False)[1:]

@@ -33,6 +33,8 @@ def read_lines(path: str, file: IO[bytes], span: Span, content: Content, kind: s
                 problem = None if isinstance(record, dict) else f"{where}: not a JSON object"
             except (ValueError, RecursionError):
                 record, problem = {}, f"{where}: not JSON"
+            if problem is None:
+                content.said[len(content.records)] = text.strip()
             content.add(record if problem is None else {}, problem)
 
 
@@ -61,14 +63,20 @@ def read_fasta(path: str, file: IO[bytes], span: Span, content: Content) -> None
     """Records whose > is in the span; a record may go on beyond it."""
     lines: list[str] | None = None
     for at, raw in _lines(file, (span[0], 1 << 62)):
-        line = raw.decode("utf-8", "backslashreplace").strip()
+        try:
+            line, bad = raw.decode("utf-8").strip(), ""
+        except UnicodeDecodeError as error:
+            line = raw.decode("utf-8", "replace").strip()
+            bad = f"{path}, byte {at:,}: byte {error.start + 1} of the line is not UTF-8"
+        if len(raw) > LONGEST:
+            bad = f"{path}, byte {at:,}: a line of more than {LONGEST:,} bytes"
         if line.startswith(">"):
             if at >= span[1]:
                 break
             lines = []
-            content.add({"id": line[1:].strip(), "sequence": lines})
-        elif len(raw) > LONGEST and content.records:
-            content.problems[len(content.records) - 1] = f"{path}, byte {at:,}: a line of more than {LONGEST:,} bytes"
+            content.add({"id": line[1:].strip(), "sequence": lines}, bad or None)
+        elif bad and content.records:
+            content.problems.setdefault(len(content.records) - 1, bad)
         elif lines is not None:
             lines.append(line)
         elif line and span[0] == 0:

@@ -16,6 +16,7 @@ class Content:
     records: list[dict[str, Any]] = field(default_factory=list)
     problems: dict[int, str] = field(default_factory=dict)  # row → what is wrong with it
     table: Any = None  # Parquet's own, which keeps the types of columns
+    said: dict[int, str] = field(default_factory=dict)  # row → its line of JSON, which keeps every digit
 
     def add(self, record: dict[str, Any], problem: str | None = None) -> None:
         """Append a record, and what is wrong with it, if anything is."""

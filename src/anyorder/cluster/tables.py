@@ -11,11 +11,15 @@ from anyorder.cluster.places import file_system, opened, reading
 from anyorder.cluster.rows import LONGEST, Content, Span, to_bytes
 from anyorder.errors import DataError, extra
 
+CONVERT = "convert the input, for instance with `iconv -f latin1 -t utf8`"
+
 
 def csv_spans(path: str, most: int) -> Iterator[Span]:
     """Spans that begin where rows do: a line end within quotes is none."""
     start, at, quoted = -1, 0, False
     with opened(path) as file, reading(path):
+        _columns(path, file)
+        file.seek(0)
         while line := file.readline():
             if not quoted:
                 if start < 0 and at > 0:
@@ -32,19 +36,44 @@ def csv_spans(path: str, most: int) -> Iterator[Span]:
 def read_csv(path: str, file: IO[bytes], span: Span, content: Content) -> None:
     """Rows of a span, which begins where a row does; the header gives their names."""
 
-    def rows(data: IO[bytes]) -> Any:
-        text = io.TextIOWrapper(data, "utf-8-sig", errors="backslashreplace", newline="")
-        return csv.reader(text, delimiter=_delimiter(path))
-
-    csv.field_size_limit(LONGEST)
-    header = next(rows(io.BytesIO(_header(file))))
+    header = _columns(path, file)
     file.seek(span[0])
-    for number, row in enumerate(rows(io.BytesIO(file.read(span[1] - span[0]))), 1):
+    for number, row in enumerate(_rows(path, file.read(span[1] - span[0])), 1):
         if not row:
             continue
-        problem = f"{path}, row {number} after byte {span[0]:,}: {len(row)} fields, the header has {len(header)}"
-        fits = len(row) == len(header)
-        content.add(dict(zip(header, row if fits else [""] * len(header), strict=True)), None if fits else problem)
+        where, problem = f"{path}, row {number} after byte {span[0]:,}", None
+        bad = [i for i, value in enumerate(row) if not _is_text(value)]
+        if len(row) != len(header):
+            row, problem = [""] * len(header), f"{where}: {len(row)} fields, the header has {len(header)}"
+        elif bad:
+            row = ["" if i in bad else value for i, value in enumerate(row)]
+            problem = f"{where}: the column {header[bad[0]]!r} is not UTF-8 ({CONVERT})"
+        content.add(dict(zip(header, row, strict=True)), problem)
+
+
+def _columns(path: str, file: IO[bytes]) -> list[str]:
+    """The names of the columns, each of which must be one."""
+    names = next(_rows(path, _header(file)), [])
+    if not all(map(_is_text, names)):
+        raise DataError(f"{path}: the names of the columns are not UTF-8 ({CONVERT})")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"{path}: the column {twice!r} is there twice: give each a name of its own")
+    return names
+
+
+def _rows(path: str, data: bytes) -> Iterator[list[str]]:
+    """Rows of CSV; bytes that are not UTF-8 are halves of characters in them."""
+    csv.field_size_limit(LONGEST)
+    text = io.TextIOWrapper(io.BytesIO(data), "utf-8-sig", errors="surrogateescape", newline="")
+    try:
+        yield from csv.reader(text, delimiter=_delimiter(path))
+    except csv.Error as error:
+        raise DataError(f"{path} can not be read as CSV: {error}") from None
+
+
+def _is_text(value: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def csv_bytes(rows: list[dict[str, Any]], path: str) -> bytes:
