@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 
@@ -23,13 +24,23 @@ class Architecture:
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of a decoder beside an encoder; 0: as many as the encoder has
     forwards: bool = False  # a masked decoder is an autoregressive one where a beginning stands and nothing else
+    slots: Sequence[int] = ()  # (a, b): a source of n symbols is translated on a canvas of a·n + b slots
 
     @property
     def decoder(self) -> Architecture:
         """The sizes of the decoder, where there is one."""
         return replace(self, layers=self.decoder_layers or self.layers, decoder_layers=0)
 
+    @property
+    def room(self) -> int:
+        """Symbols that a source or a target may have."""
+        each, more = self.slots or (1, 0)
+        return (self.positions - 2 - more) // each
+
     def __post_init__(self) -> None:
+        object.__setattr__(self, "slots", tuple(self.slots))
+        if self.slots and (len(self.slots) != 2 or any(type(n) is not int for n in self.slots) or self.slots[0] < 1):
+            raise ValueError(f"slots are two numbers, slots for each source symbol and more, not {self.slots}")
         if self.dim % self.heads:
             raise ValueError(f"dim {self.dim} is not a multiple of heads {self.heads}")
         if self.norm not in ("post", "pre"):

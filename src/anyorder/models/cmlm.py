@@ -31,7 +31,7 @@ class EncodedContext:
     """The encoded source, one row a hypothesis."""
 
     memory: Memory
-    summary: Tensor  # (N, D) the state that lengths are predicted from
+    summary: Tensor  # (N, D) the state that lengths are predicted from; (N,) the length of the source
     target_lang: Tensor  # (N, 1)
     close: bool
 
@@ -88,10 +88,20 @@ class ConditionalMasked(nn.Module):
         self.encoder = Transformer(architecture)
         self.decoder = Transformer(architecture.decoder, cross=True)
         self.encoder.embeddings, self.encoder.proj_bias = self.decoder.embeddings, self.decoder.proj_bias
-        self.length_lin = nn.Linear(architecture.dim, architecture.positions)
+        self.first = 0 if architecture.forwards else 1  # the delimited column that the first symbol is read off
+        self._make_lengths()
         self.mask_id, self.pad_id = special.mask, special.pad
         self.vocabulary = architecture.vocabulary
-        self.first = 0 if architecture.forwards else 1  # the delimited column that the first symbol is read off
+
+    def _make_lengths(self) -> None:
+        """What p(L | X) needs."""
+        self.length_lin = nn.Linear(self.architecture.dim, self.architecture.positions)
+
+    def summary(self, states: Tensor, real: Tensor, target_lang: Tensor) -> Tensor:
+        """What lengths are predicted from: (N, D) of encoder states (N, S, D)."""
+        # The target language is added, since one summary serves both directions.
+        out: Tensor = states[:, 0] + self.encoder.lang_embeddings(target_lang[:, 0])
+        return out
 
     @property
     def order(self) -> str:
@@ -122,8 +132,7 @@ class ConditionalMasked(nn.Module):
         languages = language_rows(source.source_lang, len(tokens), tokens.device)
         states = encoded(self.encoder, tokens, real, languages)
         target_lang = language_rows(source.target_lang, len(tokens), tokens.device)
-        # The target language is added, since one summary serves both directions.
-        summary = states[:, 0] + self.encoder.lang_embeddings(target_lang[:, 0])
+        summary = self.summary(states, real, target_lang)
         return EncodedContext(self.decoder.memory(states, mask), summary, target_lang, source.close)
 
     def log_length(self, context: EncodedContext) -> Tensor:

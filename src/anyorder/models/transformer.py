@@ -195,7 +195,10 @@ def grow(model: Transformer, start: Transformer) -> None:
         part, _, rest = name.partition(".")
         number, _, what = rest.partition(".")
         source = f"{part}.{round(int(number) * (old - 1) / max(new - 1, 1))}.{what}" if number.isdigit() else name
-        if source in have:
+        if name == "position_embeddings.weight":  # places beyond the last of `start` begin as that one
+            table, places = have[source], torch.arange(len(wanted[name]))
+            wanted[name] = table[places.clamp_max(len(table) - 1)]
+        elif source in have:
             wanted[name] = have[source]
         elif part not in BETWEEN:
             raise ValueError(f"the model to start from has no {source!r}")

@@ -33,6 +33,7 @@ class SpecialIds:
     pad: int = 2
     unk: int = 3
     mask: int = 4
+    blank: int = 0  # on a canvas of slots: nothing stands here (there is no <s> then)
 
 
 def language_rows(language: int | Tensor, rows: int, device: torch.device) -> Tensor:

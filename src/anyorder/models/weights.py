@@ -18,10 +18,12 @@ def classes() -> dict[str, Any]:
     """The model classes by the `kind` that config.json names."""
     from anyorder.models.autoregressive import Autoregressive
     from anyorder.models.cmlm import ConditionalMasked
+    from anyorder.models.latent_alignment import LatentAlignment
     from anyorder.models.masked_translation import MaskedTranslation
     from anyorder.models.pretrained import PretrainedLM
 
-    return {c.kind: c for c in (MaskedTranslation, Autoregressive, ConditionalMasked, PretrainedLM)}
+    kinds = (MaskedTranslation, Autoregressive, ConditionalMasked, LatentAlignment, PretrainedLM)
+    return {c.kind: c for c in kinds}
 
 
 def build(config: dict[str, Any]) -> nn.Module:
@@ -34,7 +36,9 @@ def build(config: dict[str, Any]) -> nn.Module:
         raise ModelError(f"unknown kind of model {config.get('kind')!r}: this version knows {', '.join(kinds)}")
     try:
         architecture = Architecture(**config["architecture"])
-        special = SpecialIds(**{field.name: config[f"{field.name}_id"] for field in fields(SpecialIds)})
+        ids = {f"{field.name}_id": field for field in fields(SpecialIds)}
+        missing = {"blank_id": SpecialIds.blank}  # in folders from before there were slots
+        special = SpecialIds(**{field.name: ({**missing, **config})[name] for name, field in ids.items()})
         for name, value in asdict(special).items():
             if type(value) is not int or not 0 <= value < architecture.vocabulary:
                 raise ValueError(f"{name}_id {value} is no symbol of {architecture.vocabulary}")

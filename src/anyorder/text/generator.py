@@ -25,6 +25,7 @@ from torch import Tensor
 from anyorder import recipes
 from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
 from anyorder.core.length import Known
+from anyorder.core.slots import stands
 from anyorder.errors import PlanError, TextError
 from anyorder.machine import side_by_side
 from anyorder.models.folder import LEARNED
@@ -95,7 +96,7 @@ class Generator:
     @property
     def room(self) -> int:
         """Symbols that a source or a target may have."""
-        return int(self.model.architecture.positions) - 2
+        return int(self.model.architecture.room)
 
     @property
     def ban(self) -> tuple[int, ...]:
@@ -104,7 +105,23 @@ class Generator:
             return tuple(self.model.special_ids)
         s = self.model.special
         ban = {s.bos, s.pad, s.unk, s.mask, *getattr(self.model, "banned", ())}
+        if self.slotted:
+            ban -= {s.blank}
         return tuple(ban if self.causal else ban | {s.eos})
+
+    @property
+    def slotted(self) -> bool:
+        """Is its canvas one of slots, which read as a text when repeats are merged and blanks dropped?"""
+        return bool(getattr(getattr(self.model, "architecture", None), "slots", ()))
+
+    def stands(self, tokens: Tensor) -> Tensor:
+        """Which entries (…, L) of finished canvases are the text, bool."""
+        if self.direction is None:
+            return torch.ones_like(tokens, dtype=torch.bool)
+        s = self.model.special
+        if self.slotted:
+            return stands(tokens, s.blank, s.pad)
+        return tokens.ne(s.pad) & tokens.ne(s.eos)
 
     # ------------------------------------------------------------------ all at once
 
@@ -235,11 +252,11 @@ class Generator:
         """
 
         def blank(length: int, log_length: float) -> Canvas:
-            return Canvas((self.model.mask_id,) * min(length, self.room), log_length)
+            return Canvas((self.model.mask_id,) * (length if self.slotted else min(length, self.room)), log_length)
 
         if self.causal:  # it ends where it likes, on a canvas that is long enough
             return [[blank(open_end(size), 0.0)] for size in sizes]
-        length = self.length if length is None else length
+        length = self.length if length is None and not self.slotted else length
         if length is None and hasattr(self.model, "log_length"):
             length = Predicted(self.model.log_length)
         if length is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import torch
@@ -28,17 +29,18 @@ AROUND = 4  # symbols that a model may put around a source and a target
 
 def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
     """What was found on each row of a batch, with the score that the plan chooses by."""
-    model, choosing, where = generator.model, plan.choosing, alive(found)
-    skip = () if generator.direction is None else (model.pad_id, model.special.eos)
-    numbers = (found.tokens, found.logp, found.score, found.logp.sum(-1))
-    tokens, logp, score, sums = (x.tolist() for x in numbers)  # all at once
-    stands = choosing.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
+    choosing, where = plan.choosing, alive(found)
+    kept = generator.stands(found.tokens)
+    numbers = (found.tokens, kept, found.logp, found.score, found.logp.sum(-1))
+    tokens, stands, logp, score, sums = (x.tolist() for x in numbers)  # all at once
+    written = choosing.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
     each: list[Hypothesis] = []
     for n, k in where:
         canvas, path = batch.canvases[n], None if found.path is None else found.path(k)
-        ids, prior = tuple(i for i in tokens[n][k][: len(canvas.tokens)] if i not in skip), canvas.log_length
-        worth = choosing.of(prior + sums[n][k] if stands else score[n][k], len(ids) + generator.causal)
-        each.append(Hypothesis("", ids, (), tuple(logp[n][k][: len(ids)]), worth, score[n][k], prior, path))
+        width, prior = len(canvas.tokens), canvas.log_length
+        ids, each_logp = (tuple(compress(x[n][k][:width], stands[n][k])) for x in (tokens, logp))
+        worth = choosing.of(prior + sums[n][k] if written else score[n][k], len(ids) + generator.causal)
+        each.append(Hypothesis("", ids, (), each_logp, worth, score[n][k], prior, path))
     if choosing.rescore in WHOLE:
         pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
         each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, choosing), strict=True)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from anyorder.errors import AnyorderError
+from anyorder.models.architecture import Architecture
 
 
 class ConfigError(AnyorderError):
@@ -65,6 +66,12 @@ class Sizes:
     layer_norm_eps: float = 1e-12
     decoder_layers: int = 0  # of models with an encoder and a decoder; 0: as many as `layers`
     forwards: bool = False  # cmlm: an autoregressive model is contained in it, behind a written beginning
+    slots: list[int] = field(default_factory=list)  # alignment: [a, b], a canvas has a·n + b slots for n source symbols
+
+    @property
+    def room(self) -> int:
+        """Symbols that a source or a target may have."""
+        return Architecture(0, **asdict(self)).room
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,7 @@ class Stage:
     """One objective, from where it starts to how it is optimised."""
 
     name: str
-    objective: str  # masked-lm | masked-translation | autoregressive | cmlm
+    objective: str  # masked-lm | masked-translation | autoregressive | cmlm | alignment
     steps: int  # updates
     direction: str = ""  # "de-en": pairs are learnt in this direction alone, as the paper's baselines are; empty: both
     start: str = ""  # a finished stage's name, or a model folder: its weights are where this one starts
@@ -97,10 +104,12 @@ class Stage:
     mask_per_batch: bool = False  # the authors' code: one ratio a batch
     mask_bert: bool = False  # the authors' code: of the chosen symbols 80 % masked, 10 % random, 10 % kept
     copies: int = 1  # cmlm: masked copies of a target for each time its source is encoded …
-    own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols
+    own: float = 0.0  # … of the second and later ones, the share that shows the model's own symbols (and alignment)
     forwards: float = (
         0.0  # cmlm with `forwards`: share of sentences that are learned from left to right too, up to </s>
     )
+    shortlist: list[int] = field(default_factory=list)  # alignment: [f, r], an update's output layer has the f most
+    # frequent symbols, those of its batch and r random ones; empty: all
     average: float = 0.999  # decay of the weights' moving average, which is what is validated and kept
     precision: str = "auto"  # auto (bf16 where the hardware has it) | float32 | bf16
     validate: int = 500  # updates between validations

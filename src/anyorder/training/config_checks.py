@@ -9,7 +9,7 @@ from anyorder.training.config import Config, ConfigError, Distillation, Parallel
 
 LEAST_VOCABULARY = 261  # special symbols and bytes
 ENGINES = ("anyorder", "ctranslate2")  # of distillation
-OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm")
+OBJECTIVES = ("masked-lm", "masked-translation", "autoregressive", "cmlm", "alignment")
 
 
 def check(config: Config) -> None:
@@ -56,6 +56,8 @@ def check(config: Config) -> None:
             stage.direction in ("", *ways),
             f"{where}: direction must be {ways[0]}, {ways[1]} or left out, not {stage.direction!r}",
         )
+        aligned = (stage.objective == "alignment") == bool(config.model.slots)
+        _must(aligned, f"{where}: the objective alignment and [model] slots, as in slots = [2, 2], go together")
         seen.add(stage.name)
     for name, one in config.distill.items():
         _check_distillation(one, f"distill.{name}", name)
@@ -88,6 +90,9 @@ def _check_sizes(model: Sizes) -> None:
     for name in ("dim", "layers", "heads", "ffn"):
         _must(getattr(model, name) >= 1, f"model.{name} must be at least 1, not {getattr(model, name)}")
     _must(model.decoder_layers >= 0, f"model.decoder_layers must be at least 0, not {model.decoder_layers}")
+    each, more = model.slots if len(model.slots) == 2 else (1, 0) if not model.slots else (0, 0)
+    right = each >= 1 and more >= 0 and model.positions - 2 - more >= each
+    _must(right, f"model.slots are two numbers, slots for each source symbol and more, not {model.slots}")
     _must(model.dim % model.heads == 0, f"model.dim {model.dim} is not a multiple of model.heads {model.heads}")
     _must(model.positions >= 8, f"model.positions must be at least 8, not {model.positions}")
     _must(model.norm in ("post", "pre"), f"model.norm must be post or pre, not {model.norm!r}")
@@ -133,11 +138,17 @@ def _check_stage(stage: Stage, where: str) -> None:
     directed = stage.direction and stage.objective == "masked-lm"
     _must(not directed, f"{where}: masked-lm learns from single sentences, which have no direction")
     _must(0 <= stage.mask_low <= stage.mask_high <= 1, f"{where}: masks need 0 ≤ mask_low ≤ mask_high ≤ 1")
-    plain = (stage.copies, stage.own, stage.forwards) == (1, 0.0, 0.0)
+    aligned = stage.objective == "alignment"
+    plain = (stage.copies, 0.0 if aligned else stage.own, stage.forwards) == (1, 0.0, 0.0)
     cmlm = f"{where}: copies, own and forwards are settings of cmlm, where the source is encoded apart"
     _must(stage.objective == "cmlm" or plain, cmlm)
     for name in ("own", "forwards"):
         value = getattr(stage, name)
         _must(0 <= value <= 1, f"{where}: {name} is a share, between 0 and 1, not {value!r}")
-    shown = stage.own == 0 or stage.copies >= 2
+    smooth = f"{where}: a sum over alignments has no label_smoothing: set it to 0"
+    _must(not (aligned and stage.label_smoothing), smooth)
+    few = len(stage.shortlist) in (0, 2) and all(n >= 1 for n in stage.shortlist)
+    _must(few, f"{where}: shortlist is two numbers, frequent symbols and random ones, not {stage.shortlist}")
+    _must(aligned or not stage.shortlist, f"{where}: shortlist is a setting of the objective alignment")
+    shown = stage.own == 0 or stage.copies >= 2 or aligned
     _must(shown, f"{where}: own symbols are shown from the second copy on: copies must be at least 2")

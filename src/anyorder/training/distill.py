@@ -43,7 +43,7 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, p
         if path.exists():
             continue
         direction = (known.index(languages[s]), known.index(languages[t]))
-        room = config.model.positions - 2
+        room = config.model.room
         work = _Writer(ask, tokenizer, (languages[s], languages[t]), direction, sides[s][1], how.best_of, room)
         chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
         parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]

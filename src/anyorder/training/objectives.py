@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -121,13 +120,14 @@ def _masked_batch(
     return batch if visible is None else batch | {"visible": visible}
 
 
-class _Directed(_Objective):
+class Directed(_Objective):
     """Examples are (pair, direction): example e < N is pair e forwards, e ≥ N pair e − N backwards.
 
     Where pairs have one target side only, there are N examples, each in its own direction.
     """
 
     def measure(self, corpus: Corpus) -> tuple[Tensor, Tensor]:
+        """The size and the bucket key (N,) of each example."""
         assert corpus.second is not None
         a, b = corpus.first.lengths, corpus.second.lengths
         sizes = a + b + 4
@@ -152,7 +152,7 @@ class _Directed(_Objective):
         return source, target[:, : int(lengths.max())], lengths, backwards.long()
 
 
-class AutoregressiveObjective(_Directed):
+class AutoregressiveObjective(Directed):
     """Each symbol from those before it, and </s> at the end."""
 
     def batch(self, corpus: Corpus, rows: Tensor, generator: torch.Generator) -> Tensors:
@@ -169,7 +169,7 @@ class AutoregressiveObjective(_Directed):
         return self.loss(self.model.decoder, self.model.states(context, b["target"])[real], b["target"][real])[0]
 
 
-class ConditionalMaskedObjective(_Directed):
+class ConditionalMaskedObjective(Directed):
     """Masked symbols of the target given the encoded source, and the target's length.
 
     The source is encoded once for several masked copies of its target. From the second copy on, a share of them shows
@@ -232,11 +232,3 @@ class ConditionalMaskedObjective(_Directed):
         states = self.model.forwards.states(context.take(rows), wanted)  # (R, L + 1, D)
         real = wanted.ne(self.model.pad_id)
         return self.loss(self.model.decoder, states[real], wanted[real])[0]
-
-
-OBJECTIVES: dict[str, Callable[[Any, Corpus, float, Corruption], _Objective]] = {
-    "masked-lm": MaskedLMObjective,
-    "masked-translation": MaskedTranslationObjective,
-    "autoregressive": AutoregressiveObjective,
-    "cmlm": ConditionalMaskedObjective,
-}

@@ -19,29 +19,31 @@ def learning_rate(step: int, peak: float, warmup: int, total: int, cooldown: int
     return rate * min(1.0, (total - step) / cooldown) if cooldown else rate
 
 
-def orthogonalised(g: Tensor, iterations: int = 5) -> Tensor:
+def orthogonalised(g: Tensor, iterations: int = 5, low: bool = False) -> Tensor:
     """The nearest semi-orthogonal matrices U Vᵀ to g = U S Vᵀ, roughly, for a batch (B, m, n) with m ≤ n.
 
-    A quintic Newton–Schulz iteration X ← aX + (bA + cA²)X, A = XXᵀ, that sends all singular values near 1.
+    A quintic Newton–Schulz iteration X ← aX + (bA + cA²)X, A = XXᵀ, that sends all singular values near 1; in bfloat16
+    where `low`.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     x: Tensor = g / (g.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x = x.bfloat16() if low else x
     for _ in range(iterations):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x
+    return x.to(g.dtype)
 
 
-def shared_out(g: Tensor) -> Tensor:
+def shared_out(g: Tensor, low: bool = False) -> Tensor:
     """`orthogonalised`, each process doing its share of the batch: all have the same gradients, so none need do all."""
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return orthogonalised(g)
+        return orthogonalised(g, low=low)
     world, rank = dist.get_world_size(), dist.get_rank()
     share = -(-len(g) // world)
     mine = torch.zeros(share, *g.shape[1:], dtype=g.dtype, device=g.device)
     some = g[rank * share : (rank + 1) * share]
     if len(some):
-        mine[: len(some)] = orthogonalised(some)
+        mine[: len(some)] = orthogonalised(some, low=low)
     parts = [torch.empty_like(mine) for _ in range(world)]
     dist.all_gather(parts, mine)
     return torch.cat(parts)[: len(g)]
@@ -54,8 +56,11 @@ class Muon(torch.optim.Optimizer):
     stacked and treated together.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95, decay: float = 0.0):
+    def __init__(
+        self, parameters: Iterable[Tensor], lr: float, momentum: float = 0.95, decay: float = 0.0, low: bool = False
+    ):
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "decay": decay})
+        self.low = low  # products in bfloat16
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -73,22 +78,24 @@ class Muon(torch.optim.Optimizer):
                 parts = rows // columns if rows > columns and rows % columns == 0 and rows // columns in (2, 3) else 1
                 g = torch.stack([u for _, u in pairs]).view(-1, rows // parts, columns)  # fused q, k, v apart
                 wide = g.shape[1] <= g.shape[2]
-                x = shared_out(g if wide else g.mT)
+                x = shared_out(g if wide else g.mT, self.low)
                 x = (x if wide else x.mT).reshape(len(pairs), rows, columns)
                 scale = 0.2 * math.sqrt(max(rows // parts, columns))  # root mean square of 0.2, as Adam's
                 for (p, _), update in zip(pairs, x.unbind(0), strict=True):
                     p.mul_(1 - group["lr"] * group["decay"]).add_(update, alpha=-group["lr"] * scale)
 
 
-def optimizers(model: nn.Module, kind: str, betas: tuple[float, float], decay: float) -> list[torch.optim.Optimizer]:
-    """Adam for all, or Muon for the matrices of linear layers and Adam for the rest."""
+def optimizers(
+    model: nn.Module, kind: str, betas: tuple[float, float], decay: float, low: bool = False
+) -> list[torch.optim.Optimizer]:
+    """Adam for all, or Muon for the matrices of linear layers and Adam for the rest; `low`: Muon in bfloat16."""
     if kind not in ("adam", "muon"):
         raise ValueError(f"optimizer must be 'adam' or 'muon', not {kind!r}")
     matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)] if kind == "muon" else []
     chosen = {id(p) for p in matrices}
     rest = [p for p in model.parameters() if id(p) not in chosen]
     out: list[torch.optim.Optimizer] = [torch.optim.Adam(rest, lr=0.0, betas=betas, fused=True)]
-    return [*out, Muon(matrices, lr=0.0, decay=decay)] if matrices else out
+    return [*out, Muon(matrices, lr=0.0, decay=decay, low=low)] if matrices else out
 
 
 class Average:

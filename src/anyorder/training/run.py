@@ -21,12 +21,19 @@ from anyorder.models.lengths import length_models
 from anyorder.models.transformer import grow
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
+from anyorder.training.alignment import AlignmentObjective, fitting
 from anyorder.training.checkpoint import TrainingError, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.distill import distill
 from anyorder.training.identity import agree, fingerprint
 from anyorder.training.masking import Corruption
-from anyorder.training.objectives import OBJECTIVES, Corpus
+from anyorder.training.objectives import (
+    AutoregressiveObjective,
+    ConditionalMaskedObjective,
+    Corpus,
+    MaskedLMObjective,
+    MaskedTranslationObjective,
+)
 from anyorder.training.prepare import (
     Prepared,
     length_counts,
@@ -37,6 +44,14 @@ from anyorder.training.prepare import (
 )
 from anyorder.training.trainer import BEST, Trainer
 from anyorder.training.validation import Scorer
+
+OBJECTIVES: dict[str, Any] = {
+    "masked-lm": MaskedLMObjective,
+    "masked-translation": MaskedTranslationObjective,
+    "autoregressive": AutoregressiveObjective,
+    "cmlm": ConditionalMaskedObjective,
+    "alignment": AlignmentObjective,
+}
 
 
 def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
@@ -57,7 +72,7 @@ def train(config: Config, out: Path, only: str | None = None) -> list[Path]:
 def _prepare(config: Config, out: Path) -> Prepared:
     """The main process prepares; the others then find its files."""
     state = _process()
-    longest = config.model.positions - 2
+    longest = config.model.room
 
     def say(line: str) -> None:
         if state.is_main_process:
@@ -91,7 +106,7 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         own=stage.own,
         forwards=stage.forwards,
     )
-    train, valid, room = prepared.train, prepared.valid, config.model.positions - 2
+    train, valid, room = prepared.train, prepared.valid, config.model.room
     lengths = out / LENGTHS
     if stage.target:  # a model's own translations are shorter or longer than people's, and their lengths too are learnt
         train = read_distilled(_distilled(config, stage.target, out), prepared.tokenizer, config, room)
@@ -108,7 +123,13 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     if stage.direction:
         side = config.data.languages.index(stage.direction.split("-")[1])
         train, valid = one_way(train, side), one_way(valid, side)
-    objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption)
+    more: dict[str, Any] = {}
+    if stage.objective == "alignment":
+        (train, left), (valid, _) = fitting(model, train), fitting(model, valid)
+        if left and _process().is_main_process:
+            print(f"{stage.name}: {left} of {len(train) + left} pairs are left out: too few slots", file=sys.stderr)
+        more["shortlist"] = stage.shortlist
+    objective = OBJECTIVES[stage.objective](model, train, stage.label_smoothing, corruption, **more)
     scored = stage.objective != "masked-lm" and stage.bleu_sentences
     scorer = _scorer(config, stage, prepared, lengths) if scored else None
 
@@ -143,7 +164,7 @@ def _scorer(config: Config, stage: Stage, prepared: Prepared, lengths: Path) -> 
     """Validation BLEU on the first sentences of the validation pairs, with the lengths that the folder will have."""
     counts = length_models(json.loads(lengths.read_text(encoding="utf-8")))
     some = [side[: stage.bleu_sentences] for side in prepared.references]
-    return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.positions - 2, stage.direction)
+    return Scorer(prepared.tokenizer, config.data.languages, some, counts, config.model.room, stage.direction)
 
 
 def trained(config: Config, stage: Stage) -> dict[str, Any]:
@@ -193,7 +214,7 @@ def begin_from(model: Any, folder: Path) -> None:
     model in one piece; a model in one piece from another.
     """
     start = load_model(folder)
-    ours, theirs = ((*_fixed(m.architecture), m.languages) for m in (model, start))
+    ours, theirs = ((*_fixed(m.architecture, model), m.languages) for m in (model, start))
     if ours != theirs:
         raise TrainingError(f"{folder} does not fit: it is {theirs}, this stage is {ours}")
     if type(start) is type(model) and _depth(start) == _depth(model):
@@ -212,9 +233,12 @@ def _depth(model: Any) -> tuple[int, int]:
     return model.architecture.layers, model.architecture.decoder.layers
 
 
-def _fixed(a: Architecture) -> tuple[Any, ...]:
-    """The sizes that a start must share: all but the number of layers, dropout, and where symbols are read."""
-    return astuple(replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0, forwards=False))
+def _fixed(a: Architecture, model: Any) -> tuple[Any, ...]:
+    """The sizes that a start of `model` must share: all but layers, dropout, and where symbols are read. A canvas of
+    slots has positions of its own."""
+    positions = 0 if model.architecture.slots else a.positions
+    same = replace(a, layers=0, decoder_layers=0, dropout=0.0, attention_dropout=0.0, forwards=False, slots=())
+    return astuple(replace(same, positions=positions))
 
 
 def _single(pairs: Corpus) -> Corpus:

@@ -72,7 +72,8 @@ class Trainer:
             set_weights(self.model, state["model"], folder / CHECKPOINT)
         self.objective = self.accelerator.prepare(objective)
         betas = (stage.betas[0], stage.betas[1])
-        self.optimizers = optimizers(self.model, stage.optimizer, betas, stage.weight_decay)
+        low = self.accelerator.mixed_precision == "bf16"
+        self.optimizers = optimizers(self.model, stage.optimizer, betas, stage.weight_decay, low)
         if state is not None:
             self._restore(state)
         for name, weight in self.average.weights.items():

@@ -18,7 +18,15 @@ def plan_of(model: Any, beam_size: int = 1) -> Plan:
     """How a model in training translates: mask-predict in a constant number of steps, or autoregressively to <eos>."""
     if model.kind == "autoregressive":
         return Plan.of(beam=beam_size)
+    if model.kind == "alignment":
+        return Plan.of("refinement(2)", lengths=1)
     return Plan.of(f"mask-predict({STEPS})", lengths=LENGTHS, rescore="written")
+
+
+def plans_of(model: Any) -> dict[str, Plan]:
+    """The plans that validation compares, each with a word on it; on slots one pass beside the usual two."""
+    more = {", one pass": Plan.of("refinement(1)", lengths=1)} if model.kind == "alignment" else {}
+    return {"": plan_of(model), **more}
 
 
 def best_ids(generator: Generator, sources: Sequence[Sequence[int]], plan: Plan) -> list[list[int]]:
@@ -54,7 +62,7 @@ class Scorer:
         self.sources = [[ids[:longest] for ids in side] for side in sides]
 
     def __call__(self, model: Any) -> dict[str, float]:
-        """{"de-en": BLEU, "en-de": BLEU}; of the direction that is learnt, if it is one."""
+        """{"de-en": BLEU, "en-de": BLEU} of each plan; of the direction that is learnt, if it is one."""
         model.eval()
         out = {}
         for s, t in ((0, 1), (1, 0)):
@@ -62,6 +70,7 @@ class Scorer:
             if self.only not in ("", direction):
                 continue
             generator = Generator(model, (s, t), self.lengths.get(direction))
-            ids = best_ids(generator, self.sources[s], plan_of(model))
-            out[direction] = bleu(self.tokenizer.decode(ids, self.languages[t]), self.references[t])
+            for what, plan in plans_of(model).items():
+                ids = best_ids(generator, self.sources[s], plan)
+                out[direction + what] = bleu(self.tokenizer.decode(ids, self.languages[t]), self.references[t])
         return out
