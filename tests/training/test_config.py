@@ -13,7 +13,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 GOOD = (CONFIGS / "copy-task.toml").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", ["copy-task", "de-en", "de-en-joint", "wmt14-paper"])
+@pytest.mark.parametrize("name", ["copy-task", "de-en", "de-en-masked", "de-en-joint", "wmt14-paper"])
 def test_our_configurations_are_valid_and_explain_every_field(name: str) -> None:
     path = CONFIGS / f"{name}.toml"
     config = load_config(path)
@@ -68,6 +68,9 @@ def test_the_papers_settings() -> None:
         ("layers = 2", "layers = 1000000", "would take about .* GB, and at most 64 GB"),
         ('name = "copy-task"', 'name = "copy-task"\nmost_memory = 0.0001', "raise most_memory"),
         ("positions = ", "positions = 0 #", "positions must be at least"),
+        ("positions = ", "slots = [2, 2]\npositions = ", "slots = .2, 2., go together"),
+        ("positions = ", "slots = [0, 2]\npositions = ", "slots are two numbers"),
+        ("dropout = 0.0", "shortlist = [9, 9]", "shortlist is a setting of the objective alignment"),
         ("dropout = 0.0", "dropout = 1.0", "dropout must be from 0 to below 1"),
         ("dropout = 0.0", "dropout = nan", "dropout must be from 0 to below 1"),
         ("dropout = 0.0", "betas = [0.9, 1.5]", "betas must be from 0"),

@@ -90,11 +90,11 @@ def _check_sizes(model: Sizes) -> None:
     for name in ("dim", "layers", "heads", "ffn"):
         _must(getattr(model, name) >= 1, f"model.{name} must be at least 1, not {getattr(model, name)}")
     _must(model.decoder_layers >= 0, f"model.decoder_layers must be at least 0, not {model.decoder_layers}")
+    _must(model.dim % model.heads == 0, f"model.dim {model.dim} is not a multiple of model.heads {model.heads}")
+    _must(model.positions >= 8, f"model.positions must be at least 8, not {model.positions}")
     each, more = model.slots if len(model.slots) == 2 else (1, 0) if not model.slots else (0, 0)
     right = each >= 1 and more >= 0 and model.positions - 2 - more >= each
     _must(right, f"model.slots are two numbers, slots for each source symbol and more, not {model.slots}")
-    _must(model.dim % model.heads == 0, f"model.dim {model.dim} is not a multiple of model.heads {model.heads}")
-    _must(model.positions >= 8, f"model.positions must be at least 8, not {model.positions}")
     _must(model.norm in ("post", "pre"), f"model.norm must be post or pre, not {model.norm!r}")
     _must(model.gelu in ("erf", "tanh"), f"model.gelu must be erf or tanh, not {model.gelu!r}")
     _must(0 < model.layer_norm_eps < 1, f"model.layer_norm_eps must be between 0 and 1, not {model.layer_norm_eps}")
