@@ -41,11 +41,17 @@ class Running:
         self.context: Any = None
         self.state: State | None = None  # of the rows under way; None before the first have joined
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each of them is known
+        self._named = torch.zeros(0, dtype=torch.int64)  # rows of symbols that are given row by row
         self.own = False  # is the context one that was made here, so that nobody else looks at it?
 
     def join(self, context: Any, state: State, rows: Tensor | None = None) -> None:
         """Further rows, and the number (n,) by which each will be known: 0, 1, 2 … if none are given."""
         rows = torch.arange(len(state.tokens), device=state.tokens.device) if rows is None else rows
+        if self.decoder.symbols.by_row and self.state is not None and bool(torch.isin(state.row, self._named).any()):
+            raise ValueError(
+                "two rows are the same row of symbols that are given row by row: number the `row` of a state that joins"
+            )
+        self._named = torch.cat([self._named, state.row]) if self.decoder.symbols.by_row else self._named
         state = self.decoder.start(state)
         if self.state is None or not len(self.rows):
             self.context, self.state, self.rows, self.own = context, state, rows, False

@@ -13,6 +13,7 @@ from torch import Tensor
 from anyorder.core.coordinates import Coordinates, masked
 from anyorder.core.edit import REPLACE, Edit, Insert, Replace
 from anyorder.core.length import Known, Length, UntilEos
+from anyorder.core.rules import Rules
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.symbols import GREEDY, Symbols
@@ -76,10 +77,30 @@ class Decoder:
         return writes and plain and not symbols.may_mask and symbols.forced is None
 
     def start(self, state: State) -> State:
-        """The state with what this decoder gives each row: its number of steps T. Before a row's first step."""
+        """The state with what this decoder gives each row: its number of steps T, its own symbols. Before a row's
+        first step. Raises ValueError where a rule cannot be kept, or has no valid whole on its canvas."""
+        state = self.symbols.start(state)
+        if state.rules is not None:
+            state = self._ruled(state, state.rules)
         if callable(self.steps):
             return state.but(budget=self.steps(state.length))
         return state.but(budget=None if self.steps is None else torch.full_like(state.length, self.steps))
+
+    def _ruled(self, state: State, rules: Rules) -> State:
+        """The state with rules that know what is never written."""
+        if isinstance(self.edit, Insert):
+            raise ValueError("an insertion moves what is written, so a rule cannot be kept: use an order that replaces")
+        if self.symbols.may_mask or self.symbols.allowed is not None:
+            what = "leave <mask> in place (may_mask)" if self.symbols.may_mask else "have allowed sets"
+            raise ValueError(f"symbols that {what} cannot keep a rule: put it into the rule (Automaton.alphabets)")
+        if not self.symbols.renormalise:
+            raise ValueError("symbols that keep the model's own log p (renormalise=False) cannot keep a rule")
+        rules = rules.without([*self.symbols.ban, state.mask_id, state.pad_id])
+        possible = rules.reach(state.tokens).possible
+        if not bool(possible.all()):
+            n = int((~possible).nonzero()[0])
+            raise ValueError(f"row {int(state.row[n])}: no text of {int(state.length[n])} symbols keeps its rule")
+        return state.but(rules=rules)
 
     def candidates(self, state: State) -> Tensor:
         """(N, L) the region's positions; once every step that a row has left is needed for one of its masks, those.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.cost import Cost
+from anyorder.core.joint import drawn_together
 from anyorder.core.logits import entry, maximum, together
 from anyorder.core.model import Model
 from anyorder.core.state import State, View
@@ -49,6 +50,7 @@ class Reader:
         hide: Tensor | None = None,
         conditionals: Conditionals = "visible",
         top: int = 0,
+        states: bool = False,
     ) -> View:
         """p(y_i | Y, X) at positions `at` (N, L), after masking positions `hide` (N, L).
 
@@ -64,12 +66,12 @@ class Reader:
         everything: Tensor | None = None
         if conditionals == "masked":
             hidden = self._folded(context, tokens, n, i, state.mask_id)  # (M, D)
-        elif "hidden" in reads:
+        elif "hidden" in reads or states:
             everything = self._hidden(context, tokens)  # (N, L, D)
             hidden = everything[n, i]
         else:
             hidden = self._entries(context, tokens, n, i)
-        parts = list(self._measured(hidden, state, tokens, n, i, reads, top))
+        parts = self._ruled(hidden, state, tokens, n, i, reads, top)
 
         def spread(name: str, fill: float = 0.0) -> Tensor | None:
             return _spread(parts, name, fill, at)
@@ -78,7 +80,7 @@ class Reader:
         assert token is not None and logp is not None
         if not (self.scored or reads or top):
             logp = torch.full_like(logp, torch.nan)  # whether or not it was found on the way
-        if "hidden" in reads and everything is None:
+        if ("hidden" in reads or states) and everything is None:
             everything = hidden.new_zeros(*tokens.shape, hidden.shape[-1])
             everything[n, i] = hidden
         return View(
@@ -87,10 +89,11 @@ class Reader:
             current=spread("current"),
             entropy=spread("entropy"),
             margin=spread("margin"),
-            hidden=everything if "hidden" in reads else None,
+            hidden=everything if "hidden" in reads or states else None,
             top_token=spread("top_token"),
             top_logp=spread("top_logp", -torch.inf),
             full=spread("full", torch.nan),  # so that nothing unseen compares as equal
+            mass=spread("mass"),
         )
 
     def states(self, context: Any, state: State) -> View:
@@ -106,10 +109,32 @@ class Reader:
         n, i = at.nonzero(as_tuple=True)
         if not n.numel():
             return seen
-        parts = list(self._measured(seen.hidden[n, i], state, state.tokens, n, i, frozenset(), 0))
+        parts = self._ruled(seen.hidden[n, i], state, state.tokens, n, i, frozenset(), 0)
         token, logp = (_spread(parts, name, fill, at) for name, fill in (("token", state.mask_id), ("logp", 0.0)))
         assert token is not None and logp is not None
-        return seen._replace(token=token, logp=logp)
+        return seen._replace(token=token, logp=logp, mass=_spread(parts, "mass", 0.0, at))
+
+    def settle(self, state: State, z: Tensor, view: View) -> View:
+        """`view` with the symbols of each ruled row's coordinates z (N, L) drawn together, where there are several:
+        each may be allowed and both impossible. log p is that of the joint, and Σ mass over z its log Z."""
+        assert state.rules is not None
+        several = (state.rules.of >= 0) & (z.sum(-1) > 1)
+        rows = several.nonzero()[:, 0]
+        if not len(rows):
+            return view
+        assert view.hidden is not None
+        n, i = (z & several[:, None]).nonzero(as_tuple=True)
+        self.cost.head_rows += len(n)
+        x = self.model.logits(view.hidden[n, i]).to(state.logp.dtype)
+        x = self.symbols.restrict(x, self._banned(state, x), state, n, i)
+        tokens = state.tokens.masked_fill(z, state.mask_id)
+        token, logp, mass = drawn_together(state, self.symbols, tokens, n, i, x.log_softmax(-1))
+        old = view.mass if view.mass is not None else torch.zeros_like(view.logp)
+        return view._replace(
+            token=view.token.index_put((n, i), token),
+            logp=view.logp.index_put((n, i), logp),
+            mass=old.index_put((n, i), mass),
+        )
 
     def _has_hidden(self) -> None:
         if not getattr(self.model, "has_hidden", True):
@@ -155,6 +180,23 @@ class Reader:
         assert hidden is not None  # there was at least one entry
         return hidden
 
+    def _ruled(
+        self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
+    ) -> list[dict[str, Tensor]]:
+        """What is measured of entries (n, i): those of rows with a rule by themselves, so that it changes no others."""
+        if state.rules is None:
+            return list(self._measured(hidden, state, tokens, n, i, reads, top))
+        ruled = state.rules.of[n] >= 0
+        out: dict[str, Tensor] = {}
+        for some, rules in ((~ruled, None), (ruled, state.rules)):
+            at = some.nonzero()[:, 0]
+            if not len(at):
+                continue
+            parts = self._measured(hidden[at], state.but(rules=rules), tokens, n[at], i[at], reads, top)
+            for name, values in _whole(list(parts)).items():
+                out.setdefault(name, values.new_zeros(len(n), *values.shape[1:]))[at] = values
+        return [out]
+
     def _measured(
         self, hidden: Tensor, state: State, tokens: Tensor, n: Tensor, i: Tensor, reads: frozenset[str], top: int
     ) -> Iterator[dict[str, Tensor]]:
@@ -195,14 +237,20 @@ class Reader:
         in_place = entry(x, tokens[n, i]) if before else x
         banned = self._banned(state, x)
         lost = x.index_select(-1, banned) if before else x  # (m, banned)
-        whole = x.logsumexp(-1) if before and symbols.allowed is not None else None
+        ruled = state.rules is not None
+        whole = x.logsumexp(-1) if before and (ruled or not symbols.plain) else None
         x = symbols.restrict(x, banned, state, n, i)
+        if state.rules is not None:
+            out["mass"] = x.logsumexp(-1).neg_()
+            x = state.rules.restrict(x, tokens, n, i, NEVER)
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
         log_best = p.gather(-1, token[:, None])[:, 0].log()
         allowed = best - log_best
         self._check(allowed, state, n, i)
+        if ruled:
+            out["mass"] += allowed
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
@@ -229,7 +277,7 @@ class Reader:
 
     def _likeliest(self, hidden: Tensor, state: State, n: Tensor, i: Tensor) -> dict[str, Tensor] | None:
         """The most probable symbols and nothing of the others, where the model knows them without giving logits."""
-        plain = self.symbols.greedy and self.symbols.allowed is None
+        plain = self.symbols.greedy and self.symbols.plain and state.rules is None
         if not (plain and self.width and hasattr(self.model, "likeliest")):
             return None
         found = self.model.likeliest(hidden, self._banned(state, hidden))
@@ -244,7 +292,7 @@ class Reader:
     ) -> dict[str, Tensor] | None:
         """What a decision reads, where the model knows it without giving logits."""
         symbols = self.symbols
-        plain = symbols.greedy and symbols.renormalise and symbols.allowed is None and reads <= KNOWN
+        plain = symbols.greedy and symbols.renormalise and symbols.plain and state.rules is None and reads <= KNOWN
         if not (plain and self.width and hasattr(self.model, "best")) or (top > self.width and not self.at_most):
             return None
         now = tokens[n, i] if "current" in reads else None
@@ -268,7 +316,7 @@ class Reader:
             m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])
             where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {int(state.step[n[m]])}"
             if bool(lse[m].isfinite()):
-                raise ValueError(f"{where}: bans, allowed sets and the model leave no possible symbol")
+                raise ValueError(f"{where}: bans, allowed sets, rules and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
 
 
@@ -276,8 +324,13 @@ def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) 
     """A statistic of the positions `at` (N, L), measured in parts, at its places of the canvas: (N, L, …)."""
     if name not in parts[0]:
         return None
-    values = parts[0][name] if len(parts) == 1 else torch.cat([p[name] for p in parts])
+    values = _whole([{name: p[name]} for p in parts])[name]
     shape = (*at.shape, *values.shape[1:])
     if values.shape[0] == at.numel():  # everything, in its order
         return values.view(shape)
     return values.new_full(shape, fill).masked_scatter_(at if values.dim() == 1 else at[..., None], values)
+
+
+def _whole(parts: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """Statistics that were measured in parts."""
+    return parts[0] if len(parts) == 1 else {name: torch.cat([p[name] for p in parts]) for name in parts[0]}

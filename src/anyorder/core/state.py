@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from anyorder.core.automaton import Automaton
 from anyorder.core.ragged import joined, used
+from anyorder.core.rules import FREE, Rules
 
 
 class View(NamedTuple):
@@ -28,6 +30,7 @@ class View(NamedTuple):
     top_token: Tensor | None = None  # (N, L, K″)
     top_logp: Tensor | None = None  # (N, L, K″)
     full: Tensor | None = None  # (N, L, V) log p, for counts that compare distributions
+    mass: Tensor | None = None  # (N, L) log of the probability that the rows' rules leave; None: no row has one
 
     def take(self, rows: Tensor) -> View:
         """These rows."""
@@ -74,6 +77,7 @@ class State:
     budget: Tensor | None = None  # (N,) int64: T, the steps that each row has; None: until nothing is masked
     memory: dict[str, Tensor] = field(default_factory=dict)  # what parts carry along; (N, …) each, read by `recall`
     view: View | None = None  # a view of these tokens, where one is known already
+    rules: Rules | None = None  # what the finished rows must be; None: no row has a rule
 
     @cached_property
     def masked(self) -> Tensor:
@@ -133,13 +137,13 @@ class State:
             budget=None if self.budget is None else self.budget.index_select(0, rows),
             memory={k: v.index_select(0, rows) for k, v in self.memory.items()},
             view=None if self.view is None else self.view.take(rows),
+            rules=None if self.rules is None else self.rules.take(rows),
         )
 
     def join(self, *others: State) -> State:
         """These hypotheses, then the others': rows of any length, each at its own step, in one batch.
 
-        What a row has not begun to remember is read as its default (`recall`). Whoever joins rows of several first
-        states numbers their `row` before, if symbols are given row by row.
+        What a row has not begun to remember is read as its default (`recall`).
         """
         states = (self, *others)
         if len({(s.mask_id, s.pad_id, s.budget is None) for s in states}) > 1:
@@ -160,7 +164,21 @@ class State:
             budget=None if self.budget is None else torch.cat([s.budget for s in states if s.budget is not None]),
             memory={key: joined(_remembered(key, states)) for key in keys},
             view=view,
+            rules=Rules.joined([s.rules for s in states], [s.tokens for s in states], self.mask_id, self.pad_id),
         )
+
+    def ruled(self, automata: Sequence[Automaton | None], part: Tensor | None = None) -> State:
+        """With a rule for each row, None: none; of `part` (N, L) int64 alone, where −1 belongs to no part and 0, 1, …
+        to parts each of which must be in the language. By default all of a row but its padding is one part.
+        """
+        distinct = tuple(dict.fromkeys(a for a in automata if a is not None))
+        if len(automata) != len(self.tokens):
+            raise ValueError(f"{len(automata)} rules for {len(self.tokens)} rows: give each row its own, or None")
+        if not distinct:
+            return self.but(rules=None)
+        of = torch.tensor([FREE if a is None else distinct.index(a) for a in automata], device=self.tokens.device)
+        part = torch.zeros_like(self.tokens) if part is None else part
+        return self.but(rules=Rules(distinct, of, part, self.mask_id, self.pad_id))
 
     def recall(self, key: str, default: Tensor | float) -> Tensor:
         """What was remembered under `key`, (N, …); a row that has taken no step yet has the default."""
@@ -179,7 +197,8 @@ class State:
         cut = {k: v[:, :width] if k.startswith("position:") else v for k, v in self.memory.items()}
         view = None if self.view is None else self.view.trim(width)
         tokens, open_, logp = self.tokens[:, :width], self.open[:, :width], self.logp[:, :width]
-        return self.but(tokens=tokens, open=open_, logp=logp, memory=cut, view=view)
+        rules = None if self.rules is None else self.rules.trim(width)
+        return self.but(tokens=tokens, open=open_, logp=logp, memory=cut, view=view, rules=rules)
 
 
 def _remembered(key: str, states: Sequence[State]) -> list[Tensor]:

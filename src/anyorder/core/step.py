@@ -23,6 +23,7 @@ from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import State, View
 
+WEIGHT = "weight"  # where a row with a rule remembers Σ log of the probability that the rule left, step by step
 _NOTHING = torch.tensor(0.0)  # a number would be made a tensor in every step
 
 
@@ -64,10 +65,16 @@ class _Task(NamedTuple):
         state = self.state.take(rows).but(**changes)
         return self._replace(context=self.context.take(rows), state=state, region=self.region[rows], left=left)
 
+    @property
+    def together(self) -> bool:
+        """May a row with a rule be written at several coordinates, whose symbols have to be drawn together?"""
+        return self.state.rules is not None and (self.left is not None or not self.decoder.coordinates.single)
+
     def look(self, at: Tensor, **how: Any) -> View:
         edit, c = self.decoder.edit, self.decoder.coordinates
         at = self.state.open if edit.reads or self.ahead else at
-        return self.reader.look(self.context, self.state, at, reads=c.reads | edit.reads, top=self.top, **how)
+        reads = c.reads | edit.reads
+        return self.reader.look(self.context, self.state, at, reads=reads, top=self.top, states=self.together, **how)
 
 
 def step(
@@ -87,6 +94,8 @@ def step(
     seen = View(state.tokens, state.logp) if judged is None else judged
     z, logz = _choose(task, seen)
     view = _read(task, z, judged)
+    if task.together:
+        view = reader.settle(state, z, view)
     new, written = _write(task, z, logz, view, judged, seen)
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
     return Step(rows, state, z, logz, view, new, judged, written)
@@ -141,7 +150,9 @@ def _settled(task: _Task, z: Tensor, judged: View) -> View:
     rows = again.nonzero()[:, 0]
     if not len(rows):
         return judged
-    fresh = task.reader.look(task.context.take(rows), state.take(rows), z[rows], hide=z[rows], top=task.top)
+    fresh = task.reader.look(
+        task.context.take(rows), state.take(rows), z[rows], hide=z[rows], top=task.top, states=task.together
+    )
 
     def put(old: Tensor | None, new: Tensor | None) -> Tensor | None:
         if old is None or new is None:
@@ -157,6 +168,8 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     c, state = task.decoder.coordinates, task.state
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
+    if view.mass is not None:  # log p(path) without the rule is the score and this
+        memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, _NOTHING).sum(-1)
     gains = torch.where(written, view.logp, _NOTHING)
     # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
     gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]

@@ -12,6 +12,7 @@ from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State
 
 NEVER = -1e4  # the logit of a symbol that may not be written; finite, so that 0·log 0 = 0 needs no special case
+_CLOSED, _FORCED = "position:closed", "position:forced"  # what rows carry along: may not stand there; 1 + the symbol
 COLDEST = 1e-30  # the lowest temperature that float32 can divide by; the most probable symbol is certain long before
 
 
@@ -28,8 +29,9 @@ class Symbols:
     top_k: int | None = None  # draw among the k most probable
     top_p: float | None = None  # draw among the fewest symbols whose probability reaches p
     ban: tuple[int, ...] = ()  # symbols that are never written
-    allowed: Tensor | None = None  # (L, V) or (rows, L, V) bool: what may stand where
-    forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free
+    allowed: Tensor | None = None  # (L, V) or (rows, L, V) bool: what may stand where …
+    forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free; with a dimension
+    # of rows these are of the rows of a first state, which take them along (`start`)
     may_mask: bool = False  # let <mask> be written like any symbol and be left at the end, as other systems do
     renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
 
@@ -41,6 +43,29 @@ class Symbols:
             real_number("top_p", self.top_p, 0, 1)
         if self.top_p == 0:
             raise ValueError("top_p 0 leaves no symbol to draw: temperature 0 takes the most probable one")
+
+    @property
+    def plain(self) -> bool:
+        """Does `restrict` nothing but ban? Then a model may find its best symbols without giving logits."""
+        return self.allowed is None and type(self).restrict is Symbols.restrict
+
+    @property
+    def by_row(self) -> bool:
+        """Has each row of a first state its own allowed sets or forced symbols?"""
+        return (self.allowed is not None and self.allowed.dim() == 3) or (
+            self.forced is not None and self.forced.dim() == 2
+        )
+
+    def start(self, state: State) -> State:
+        """A first state whose rows carry what is theirs along, into whatever batch; one that has it keeps its own."""
+        if not self.by_row or not {_CLOSED, _FORCED}.isdisjoint(state.memory):
+            return state
+        own: dict[str, Tensor] = {}
+        if self.allowed is not None and self.allowed.dim() == 3:
+            own[_CLOSED] = ~self.allowed[state.row]
+        if self.forced is not None and self.forced.dim() == 2:
+            own[_FORCED] = self.forced[state.row] + 1
+        return state.but(memory=state.memory | own)
 
     @property
     def greedy(self) -> bool:
@@ -56,8 +81,8 @@ class Symbols:
         """Logits (M, V) of entries (n, i), with what may not be written there at NEVER; changes `logits`."""
         logits.index_fill_(-1, banned, NEVER)
         if self.allowed is not None:
-            ok = self.allowed[i] if self.allowed.dim() == 2 else self.allowed[state.row[n], i]
-            logits.masked_fill_(~ok, NEVER)
+            closed = ~self.allowed[i] if self.allowed.dim() == 2 else state.memory[_CLOSED][n, i]
+            logits.masked_fill_(closed, NEVER)
         return logits
 
     def draw(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
@@ -82,7 +107,7 @@ class Symbols:
         """(M,) the symbol to write at each entry, −1 where free."""
         if self.forced is None:
             return None
-        return self.forced[i] if self.forced.dim() == 1 else self.forced[state.row[n], i]
+        return self.forced[i] if self.forced.dim() == 1 else state.memory[_FORCED][n, i] - 1
 
     def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
