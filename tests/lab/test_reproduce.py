@@ -110,7 +110,8 @@ def test_what_decides_a_finding_has_as_many_sentences_as_the_first_table(
     results = Results(Store(tmp_path, {}), data)
     rows_ = Rows(scope)
     planned = set(schedule(rows_, results))
-    rows = {row for c in claims(scope.seeds) for _, *both in pairs(results, rows_, c) for row in both}
+    every = [pair for c in claims(scope.seeds) for part in c.parts for pair in pairs(results, rows_, part)]
+    rows = {side for pair in every for side in (pair.a, pair.b) if isinstance(side, Row)}
     assert len(rows) > 100
     for tasks in (planned, set(what_findings_need(rows_, results))):
         assert all(tasks.issuperset(results.jobs(row, scope.headline)) for row in rows)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -125,33 +126,67 @@ def resamples(sentences: int, n: int = RESAMPLES, seed: int = 12345) -> NDArray[
     return generator.multinomial(sentences, np.full(sentences, 1 / sentences), size=n).astype(np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Difference:
-    """BLEU of one list of translations minus another's, on the same sentences."""
+    """A score of one list of translations minus another's, on the same sentences."""
 
     delta: float
-    p: float  # of a difference at least as large, were there none
-    low: float  # 95 % interval
-    high: float
+    deviations: NDArray[np.float64]  # of the resamples from their mean, absolute, largest first
+
+    def p_of(self, value: float = 0.0) -> float:
+        """p of a difference at least as far from `value`, were it `value`: how many resamples deviate as far."""
+        far = int((self.deviations >= abs(self.delta - value) - 1e-12).sum())
+        return (far + 1) / (len(self.deviations) + 1)
+
+    @property
+    def p(self) -> float:
+        """p of no difference."""
+        return self.p_of(0.0)
 
     @property
     def significant(self) -> bool:
-        """Is p below the level?"""
+        """Is p of no difference below the level?"""
         return self.p < LEVEL
 
+    @property
+    def half(self) -> float:
+        """Half of the interval: values with p ≥ the level are in it, and no others."""
+        needed = math.ceil(LEVEL * (len(self.deviations) + 1) - 1)
+        return float(self.deviations[max(0, needed - 1)])
 
-def paired(pairs: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Difference:
-    """Paired bootstrap (Koehn 2004) of the mean of BLEU(a) − BLEU(b) over pairs (a, b) of statistics.
+    @property
+    def low(self) -> float:
+        """The 95 % interval's lower end."""
+        return self.delta - self.half
 
-    All of them are of the same sentences, and each resample draws the same sentences for all.
+    @property
+    def high(self) -> float:
+        """The 95 % interval's upper end."""
+        return self.delta + self.half
+
+
+def paired(
+    pairs: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    score: Callable[[NDArray[np.float64]], NDArray[np.float64]] = bleu_of,
+) -> Difference:
+    """Paired bootstrap (Koehn 2004) of the mean of score(a) − score(b) over pairs (a, b) of statistics, a row each.
+
+    All of them are of the same sentences, and each resample draws the same sentences for all. p counts, as sacreBLEU
+    does, how often a centred difference is as large as the real one.
     """
     weights = resamples(len(pairs[0][0]))
-    real = float(np.mean([bleu_of(a.sum(0)) - bleu_of(b.sum(0)) for a, b in pairs]))
-    drawn = np.mean([bleu_of(weights @ a) - bleu_of(weights @ b) for a, b in pairs], axis=0)
-    # as sacreBLEU does: how often is a centred difference as large as the real one?
-    p = (int((np.abs(drawn - drawn.mean()) >= abs(real) - 1e-12).sum()) + 1) / (len(drawn) + 1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Difference(real, p, float(low), float(high))
+    real = float(np.mean([score(a.sum(0)) - score(b.sum(0)) for a, b in pairs]))
+    drawn = np.mean([score(weights @ a) - score(weights @ b) for a, b in pairs], axis=0)
+    return Difference(real, np.sort(np.abs(drawn - drawn.mean()))[::-1])
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Several p corrected for their number (Holm 1979): the smallest times n, the next times n − 1 …, never falling."""
+    out, most = [0.0] * len(values), 0.0
+    for rank, i in enumerate(sorted(range(len(values)), key=lambda i: values[i])):
+        most = max(most, min(1.0, (len(values) - rank) * values[i]))
+        out[i] = most
+    return out
 
 
 def _aligned(hypotheses: Sequence[str], references: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from anyorder.lab.results import Results, record
 from anyorder.lab.rows import Rows, Scope, schedule, what_findings_need
 from anyorder.lab.runner import Setting, run_all
 from anyorder.lab.tables import details, folded, table, title
+from anyorder.lab.verdicts import NOT_SHOWN
 from anyorder.models.catalog import locate
 from anyorder.pool import HERE, Pool
 from anyorder.traces.page import page as viewer_page
@@ -159,7 +160,9 @@ def _how(scope: Scope, model: str, asked: str, left: int) -> Iterable[str]:
     yield "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
     yield (
         f"Candidates of different lengths are compared by {CRITERIA[scope.criterion]}. Significance: paired "
-        f"bootstrap, {RESAMPLES} resamples, level {LEVEL}."
+        f"bootstrap, {RESAMPLES} resamples, level {LEVEL}. A claim that names several orders holds only if each of its "
+        "parts holds, and does not if one is shown to be false, its p corrected for their number (Holm); all else is "
+        f"{NOT_SHOWN}."
     )
 
 

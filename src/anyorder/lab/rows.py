@@ -272,12 +272,13 @@ DEEP = (AR, "left2right", "easy-first, T = L", "learned, T = L", "least2most, T 
 def what_findings_need(rows: Rows, results: Results) -> list[Task]:
     """The tasks that the paper's findings are judged by, and no others; what costs least comes first."""
     widest = _jobs(results, _by_cost(rows)[3], rows.scope.headline)
-    return list(dict.fromkeys([*_deciding(rows, results), *widest]))
+    return list(dict.fromkeys([*rows.watches(), *_deciding(rows, results), *widest]))
 
 
 def _deciding(rows: Rows, results: Results) -> list[Task]:
     greedy, beams, twice, _ = _by_cost(rows)
-    groups = ([*greedy, *rows.some("3", lambda n: True)], beams, twice)
+    lengths = rows.some("2", lambda n: n[0] in ("Gold", "4"))
+    groups = ([*greedy, *rows.some("3", lambda n: True), *lengths], beams, twice)
     return [task for some in groups for task in _jobs(results, some, rows.scope.headline)]
 
 

@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from anyorder.lab.metrics import LEVEL, Difference
+from anyorder.lab.metrics import LEVEL, Difference, holm
 from anyorder.lab.published import COMPARISON
 from anyorder.lab.results import Measured, Results, Row
 from anyorder.lab.rows import (
@@ -100,8 +100,8 @@ def paper_table(results: Results, rows: Rows, which: str) -> str:
             out += [[title(direction), *line, *cells]] * _some(cells)
     caption = (
         f"BLEU on {rows.scope.main}, the first {many(counts)} sentences, 4 length candidates. \\* is rescoring by the "
-        "autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, "
-        f"p ≥ {LEVEL}); {MISSING}: not measured yet."
+        "autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, p "
+        f"corrected for the number of rows by Holm's method, ≥ {LEVEL}); {MISSING}: not measured yet."
     )
     columns = [o.capitalize() for o in shown]
     return table(["", "b", "T", "Autoregressive", *columns] if first else ["", "T", "o_t", *columns], out, caption)
@@ -111,12 +111,10 @@ def _marks(results: Results, found: Mapping[Name, Measured]) -> dict[Name, str]:
     """The best entry bold; a ° at those that are not significantly worse than it."""
     best = max(found, key=lambda n: found[n].quality.bleu, default=None)
     marks = {} if best is None else {best: "**{}**"}
-    for name, m in found.items():
-        if best is not None and name != best:
-            d = results.compare([(m.row, found[best].row)], len(m.texts))
-            if d is not None and d.p >= LEVEL:
-                marks[name] = "{}°"
-    return marks
+    others = [name for name in found if name != best]
+    compared = [results.compare([(found[n].row, found[best].row)], len(found[n].texts)) for n in others if best]
+    corrected = holm([1.0 if d is None else d.p for d in compared])
+    return marks | {name: "{}°" for name, p in zip(others, corrected, strict=False) if p >= LEVEL}
 
 
 def lines(results: Results, rows: Rows, which: str, caption: str, *, passes: bool = False) -> str:
