@@ -1,4 +1,5 @@
-"""Write what is generated in the docs: docs/commands.md from the commands, tables of the README from docs/results.
+"""Write what is generated: docs/commands.md from the commands, docs/options.md and the types of Python's keywords
+(src/anyorder/text/keywords.py) from the options, tables of the README from docs/results.
 
 python scripts/make_docs.py            write
 python scripts/make_docs.py --check    say what is stale, and fail
@@ -16,6 +17,7 @@ from typing import Any
 import typer
 
 from anyorder.cli import build, commands
+from anyorder.options import HOLES, TASKS, Loading, Option, Options, known, offered
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("translate", "fill", "infill", "generate", "score", "models")  # their examples are run by tests/test_docs.py
@@ -56,6 +58,86 @@ def _parameter(parameter: Any) -> str:
         told = f"`{getattr(default, 'value', default)}`"
     safe = text.replace("|", "\\|")  # a bar would end the cell
     return f"| `{names}` | {safe} | {told} |".replace("  ", " ")
+
+
+KEYWORDS = '''"""Types of the keywords of each task, for editors and mypy. Written by scripts/make_docs.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from anyorder.core import Decoder, Order
+'''
+
+
+def keywords() -> str:
+    """A TypedDict for each task, and one for loading."""
+    blocks = [_typed(task, f"Options of {what}.", offered("python", task)) for task, what in TASKS.items()]
+    loaded = {name: one for name, one in known(Loading).items() if ("python", name) not in HOLES}
+    text = "\n\n".join([KEYWORDS, *blocks, _typed("load", "Options of loading a model.", loaded)])
+    for name in ("Sequence", "Path", "Any", "Literal"):
+        if not re.search(rf"\b{name}\b", text[len(KEYWORDS) :]):
+            text = re.sub(rf"^from [\w.]+ import {name}\n", "", text, flags=re.MULTILINE)
+            text = re.sub(rf"\b{name}, ", "", text, count=1)
+    return text
+
+
+def _typed(name: str, about: str, options: Any) -> str:
+    lines = [f"    {option}: {_python(one)}" for option, one in options.items()]
+    return "\n".join([f"class {name.capitalize()}(TypedDict, total=False):", f'    """{about}"""', "", *lines, ""])
+
+
+def _python(one: Option) -> str:
+    """The type of an option as it is written in Python."""
+    if one.about.python:
+        return one.about.python
+    if one.listed:
+        return "str | Sequence[str] | None"
+    text = one.type.__name__ if isinstance(one.type, type) else str(one.type)
+    text = re.sub(r"typing\.Optional\[(.*)\]$", r"\1 | None", text)
+    return re.sub(r"'(\w+)'", r'"\1"', text.replace("typing.", "").replace("NoneType", "None"))
+
+
+def option_page() -> str:
+    """Every option with its default, its bounds and its tasks, and each gap with its reason."""
+    parts = [
+        "# Options",
+        "Every option of writing, searching, choosing and loading: the same in Python, on the command line and over "
+        "HTTP. Generated from `src/anyorder/options.py` by `scripts/make_docs.py`.",
+        "A task without a mark has no use for the option, and refuses it with the reason below.",
+    ]
+    head = ["option", "default", "values", "over HTTP", *TASKS]
+    rows = [_option_row(name, one) for name, one in known().items()]
+    parts.append(_table(head, rows))
+    parts += ["## What each option does", "\n".join(f"- `{n}`: {one.about.help}" for n, one in known().items())]
+    parts += ["## Loading", _table(
+        ["option", "default", "what it does"],
+        [[f"`{n}`", one.about.told or f"`{one.default}`", one.about.help] for n, one in known(Loading).items()],
+    )]  # fmt: skip
+    gaps = [[f"`{n}`", ", ".join(sorted(t for t in one.about.without if one.about.without[t] == why)), why]
+            for of in (Options, Loading) for n, one in known(of).items()
+            for why in dict.fromkeys(one.about.without.values())]  # fmt: skip
+    gaps += [[f"`{name}`", front, why] for (front, name), why in HOLES.items()]
+    parts += ["## Where an option is not offered", _table(["option", "where", "why"], gaps)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _option_row(name: str, one: Option) -> list[str]:
+    about, numeric = one.about, {int, float} & set(one.kinds)
+    least = f"{'>' if about.above else '≥'} {about.least:g}" if numeric and about.least > -1e9 else ""
+    most = f"≤ {about.most:g}" if numeric and about.most < 1e9 else ""
+    values = ", ".join(one.choices) or ", ".join(filter(None, [least, most]))
+    http = "–" if ("http", name) in HOLES else f"≤ {about.served:g}" if about.served is not None else "✓"
+    own = [", ".join(f"{v}" for v in [about.defaults.get(task, "✓")]) if task not in about.without else ""
+           for task in TASKS]  # fmt: skip
+    return [f"`{name}`", about.told or f"`{one.default}`", values, http, *own]
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def filled(page: str) -> str:
@@ -115,7 +197,10 @@ def _slug(line: str) -> str:
 def pages() -> dict[Path, str]:
     """Every generated file with what should be in it."""
     readme = ROOT / "README.md"
-    return {ROOT / "docs/commands.md": command_page(), readme: filled(readme.read_text(encoding="utf-8"))}
+    return {
+        ROOT / "docs/commands.md": command_page(), ROOT / "docs/options.md": option_page(),
+        ROOT / "src/anyorder/text/keywords.py": keywords(), readme: filled(readme.read_text(encoding="utf-8")),
+    }  # fmt: skip
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ TABLE = re.compile(r"(<!-- scores -->\n).*?(<!-- end -->)", re.DOTALL)
 def scores(name: str, data: Path) -> str:
     """Validation BLEU as a Markdown table, decoded as the model does unless it is told otherwise."""
     translator = load(name, kind="translation")
-    how = "greedy" if translator.causal else translator.generator("en").settled(Plan()).writing.name
+    how = "greedy" if translator.causal else translator.generator("en").settled(Plan()).name
     lines = [f"| data, first {SENTENCES} | direction | decoding | BLEU | tokenised |", "|---|---|---|---:|---:|"]
     for title, set_name in SETS.items():
         for direction in ("de-en", "en-de"):

@@ -12,7 +12,7 @@ import anyorder
 ROOT = Path(anyorder.__file__).parent
 LAYERS = (
     ("errors",),
-    ("files",),
+    ("files", "options"),
     ("machine",),
     ("pool",),
     ("core",),

@@ -193,7 +193,7 @@ def test_the_papers_choices_are_measured_beside_ours(model: Path, data: Path, tm
             assert plain.texts[n] == some[sums.index(max(sums))].text
     again = Cell("val", "de-en", "least2most", 4, "anneal")
     masked = replace(again, conditionals="masked")
-    assert masked.plan().writing.conditionals == "masked" and store.of(Job(masked, 0, 4)) != store.of(Job(again, 0, 4))
+    assert masked.plan().conditionals == "masked" and store.of(Job(masked, 0, 4)) != store.of(Job(again, 0, 4))
     assert decode(masked, translator, corpus)[1].canvases > 2 * decode(again, translator, corpus)[1].canvases
     rows = Rows(Scope())
     assert len(rows.of("chosen", "de-en")) > 4 and len(rows.of("conditionals", "de-en")) > 4
@@ -268,7 +268,7 @@ def test_every_cell_of_the_full_report_has_a_plan() -> None:
     for entry in rows.entries:
         if "learned" not in entry.row.cell.order:
             for one in entry.row.cell.plan().each:
-                if one.writing.order not in (None, "forwards"):
+                if one.order not in (None, "forwards"):
                     one.decoder()
     assert ("1", "L", "learned") in rows.of("1", "de-en") and ("1", "L", "learned") not in rows.of("1", "en-de")
 

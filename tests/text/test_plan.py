@@ -125,8 +125,8 @@ def test_a_learned_count_has_a_number_to_be_above() -> None:
 
 def test_several_orders_are_a_plan_each() -> None:
     plan = Plan.of("easy-first | negent + 0.9*logp|mask-predict(3)", lengths=2)
-    assert [one.writing.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]
-    assert {one.search.lengths for one in plan.each} == {2}
+    assert [one.order for one in plan.each] == ["easy-first", "negent + 0.9*logp", "mask-predict(3)"]
+    assert {one.lengths for one in plan.each} == {2}
     assert Plan().each == (Plan(),)
     with pytest.raises(PlanError, match="a name is missing"):
         Plan.of("easy-first |").each  # noqa: B018

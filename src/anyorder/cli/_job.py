@@ -82,7 +82,7 @@ class Job:
 
     def _do(self, number: int, texts: Sequence[str], what: str) -> Iterator[str]:
         traced, plan = self.watch.wanted, self.plan
-        scores = traced or self.as_json or plan.choosing.nbest > 1  # are they shown?
+        scores = traced or self.as_json or plan.nbest > 1  # are they shown?
         found = self.translator.translate(texts, self.to, source=self.source, plan=plan, traced=traced, scores=scores)
         for n, result in enumerate(found):
             if result.error:
@@ -97,7 +97,7 @@ class Job:
             hypotheses = [{name: getattr(h, name) for name in SAID} for h in result.hypotheses]
             record = {"source": result.source, "text": result.text, "score": result.score if hypotheses else None}
             return json.dumps({**record, "hypotheses": hypotheses, "error": result.error}, ensure_ascii=False) + "\n"
-        if self.plan.choosing.nbest == 1:
+        if self.plan.nbest == 1:
             return one_line(result.text) + "\n"
         return "".join(f"{number} ||| {one_line(h.text)} ||| {h.score:.4f}\n" for h in result.hypotheses)
 

@@ -63,7 +63,7 @@ def bench(
     asked = Asked(sources, references, to, sentences, repeats, size != Size.paper, size != Size.shipped, compiled)
     console = Console(stderr=True)
     with console.status("loading") as status:
-        text = report(o.open_translator(model), asked, status.update if console.is_terminal else console.print)
+        text = report(o.open_translator(model, {}), asked, status.update if console.is_terminal else console.print)
     if output is not None:
         write_whole(output, text)
     typer.echo(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from anyorder.core import Cost
     from anyorder.data.test_sets import EvalSet
 from anyorder.errors import UsageError
+from anyorder.options import hole
 
 
+@o.options("translate", loads=("translation",))
 def evaluate(
     data: Annotated[Path | None, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER] = None,
     test_set: Annotated[
@@ -30,31 +32,13 @@ def evaluate(
     reference: Annotated[Path | None, typer.Option(help="Its translations, line by line."), READ] = None,
     model: o.TranslationModel = "de-en",
     limit: Annotated[int | None, typer.Option(min=1, help="At most that many lines, from the first.")] = None,
-    order: o.Orders = None,
-    count: o.CountOption = None,
-    steps: o.Steps = None,
-    among: o.Among = None,
-    conditionals: o.Conditionals = o.Conditional.visible,
-    beam: o.Beam = 1,
-    positions: o.Positions = 1,
-    lengths: o.Lengths = 4,
-    draft: o.Draft = False,
-    rescore: o.RescoreOption = None,
-    beside: o.Beside = None,
-    normalise: o.NormaliseOption = o.Normalised.mean,
-    samples: o.Samples = 16,
-    polish: o.Polish = 0,
-    order_temperature: o.OrderTemperature = 0.0,
-    seed: o.Seed = 0,
-    most_passes: o.MostPasses = 100_000,
-    most_memory: o.MostMemory = 2.0,
-    int8: o.Int8 = False,
-    compiled: o.Compiled = False,
+    *,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the translations to this file, line by line."), WRITTEN
     ] = None,
     as_json: o.Json = False,
     ray: o.Ray = None,
+    **given: Any,
 ) -> None:
     """BLEU (with its signature), chrF and costs of a model on a test set.
 
@@ -65,22 +49,17 @@ def evaluate(
     from rich.console import Console
     from rich.progress import Progress
 
-    if ray is not None and compiled:
-        raise UsageError("--compiled is of no use on a Ray cluster: leave it out")
-    if ray is not None and beside is not None:
-        raise UsageError("--beside is of no use on a Ray cluster: there the model asks the one beside it, FOLDER-ar")
-    o.check_beside(beside, rescore)
-    given = dict(
-        order=order, count=count, steps=o.steps_of(steps), among=among,
-        conditionals=conditionals.value, beam=beam, positions=positions, lengths=lengths, draft=draft,
-        rescore=rescore and rescore.value, normalise=normalise.value, samples=samples, polish=polish,
-        order_temperature=order_temperature, seed=seed, most_passes=most_passes, most_memory=most_memory,
-    )  # fmt: skip
-    plan = o.make_plan(**given)
+    plan, loading = o.parted(given)
+    if ray is not None:
+        for name in loading:
+            if loading[name] and (why := hole("map", "translation", name)):
+                raise UsageError(f"--{name} is of no use on a Ray cluster, where {why}: leave it out")
+    o.check_beside(loading, plan)
+    made = o.make_plan(**plan)
     named = source is None and reference is None and data is not None
     if not named and (source is None or reference is None):
         raise UsageError("give --data with a named --set, or both --source and --reference")
-    translator = o.open_translator(model, int8, compiled, beside)
+    translator = o.open_translator(model, loading)
     origin, _ = translator.direction(to, None)
     corpus, problems = _lines(data, test_set, source, reference, (origin, to))
     corpus = corpus.part(0, limit or len(corpus))
@@ -89,7 +68,7 @@ def evaluate(
         if ray is None:
             begun = time.perf_counter()
             found = translator.translate(
-                corpus.sources, to, source=origin, plan=plan, scores=False, progress=lambda n: bar.advance(shown, n)
+                corpus.sources, to, source=origin, plan=made, scores=False, progress=lambda n: bar.advance(shown, n)
             )
             texts, errors, cost = [t.text for t in found], [t.error or "" for t in found], translator.cost
         else:
@@ -97,8 +76,7 @@ def evaluate(
             from anyorder.cluster.tasks import Task, absolute
             from anyorder.pool import connected
 
-            options = {name: value for name, value in given.items() if value is not None}
-            task = Task("translate", absolute(model), to, origin, int8=int8, options=options)
+            task = Task("translate", absolute(model), to, origin, loading=loading, options=plan)
             with connected(ray=ray) as pool:
                 begun = time.perf_counter()
                 texts, errors, cost = translated(pool, task, corpus.sources, lambda n: bar.advance(shown, n))

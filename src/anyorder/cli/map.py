@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER
 from anyorder.errors import UsageError
+from anyorder.options import PLAN, Loading, known
 
 if TYPE_CHECKING:
     from anyorder.cluster.tasks import Task
@@ -17,33 +17,15 @@ if TYPE_CHECKING:
 _FILES, _WHO = "Files", "Who works"
 
 
-class What(StrEnum):
-    """What is done with each row."""
-
-    translate = "translate"  # type: ignore[assignment]
-    fill = "fill"
-    infill = "infill"
-    score = "score"
-    generate = "generate"
-
-
-class Format(StrEnum):
-    """How rows are written."""
-
-    text = "text"
-    jsonl = "jsonl"
-    csv = "csv"
-    fasta = "fasta"
-    parquet = "parquet"
-
-
+What = Literal["translate", "fill", "infill", "score", "generate"]
+Format = Literal["text", "jsonl", "csv", "fasta", "parquet"]
 FOR = {  # options that only some tasks have a use for
-    "--to": ("translate", "score"), "--from": ("translate",), "--target": ("score",), "--int8": ("translate",),
-    "--length": ("infill", "generate"), "--diffusion": ("fill", "infill", "generate", "score"),
-    "--nbest": ("translate", "fill", "infill", "generate"),
+    "--to": ("translate", "score"), "--from": ("translate",), "--target": ("score",),
+    "--length": ("infill", "generate"), "--nbest": ("translate", "fill", "infill", "generate"),
 }  # fmt: skip
 
 
+@o.options("translate", "fill", "infill", "generate", loads=("translation", "language"))
 def map(
     what: Annotated[What, typer.Argument(help="What to do with each row.")],
     place: Annotated[
@@ -61,40 +43,10 @@ def map(
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A folder or a name. [default: de-en, where it translates]")
     ] = None,
-    order: Annotated[str | None, typer.Option("--order", "-O", help=o.ORDERS_HELP, rich_help_panel=o.PLAN)] = None,
-    count: o.CountOption = None,
-    steps: o.Steps = None,
-    among: o.Among = None,
-    conditionals: Annotated[
-        o.Conditional | None, typer.Option(help="How an order sees a written position.", rich_help_panel=o.PLAN)
-    ] = None,
-    beam: Annotated[int | None, typer.Option(help="K, hypotheses kept.", rich_help_panel=o.PLAN)] = None,
-    positions: Annotated[int | None, typer.Option(help="K′, positions tried.", rich_help_panel=o.PLAN)] = None,
-    lengths: Annotated[int | None, typer.Option(help="Target lengths tried.", rich_help_panel=o.PLAN)] = None,
-    draft: o.Draft = False,
-    rescore: Annotated[
-        o.Rescore | None, typer.Option(help="What the best candidate is chosen by.", rich_help_panel=o.PLAN)
-    ] = None,
-    polish: Annotated[int | None, typer.Option(help="Rounds of local search.", rich_help_panel=o.PLAN)] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of symbols.", rich_help_panel=o.PLAN)] = None,
-    top_k: o.TopK = None,
-    top_p: o.TopP = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.", rich_help_panel=o.PLAN)] = None,
+    *,
     length: Annotated[
-        str | None, typer.Option(help="Tokens to write, or of a gap (2-6). [default: 20; 1-5]", rich_help_panel=o.PLAN)
+        str | None, typer.Option(help="Tokens to write, or of a gap (2-6). [default: 20; 1-5]", rich_help_panel=PLAN)
     ] = None,
-    nbest: Annotated[int | None, typer.Option("--nbest", "-n", min=1, help="Texts a row, as a list. [default: 1]",
-                     rich_help_panel=o.SHOW)] = None,
-    most_passes: Annotated[
-        int | None, typer.Option(min=1, help="Leave a row empty that would take more passes. [default: 100000]",
-                                 rich_help_panel=o.SPEED),
-    ] = None,
-    most_memory: Annotated[
-        float | None, typer.Option(help="Leave a row empty that would take more gigabytes. [default: 2]",
-                                   rich_help_panel=o.SPEED),
-    ] = None,
-    int8: o.Int8 = False,
-    diffusion: o.Diffusion = False,
     column: Annotated[
         str | None,
         typer.Option(help="The column that is read. [default: text; sequence of FASTA]", rich_help_panel=_FILES),
@@ -120,7 +72,7 @@ def map(
         int | None, typer.Option(min=1, help="Processes. [default: one a core, or a GPU]", rich_help_panel=_WHO)
     ] = None,
     ray: o.Ray = None,
-    plan: Annotated[
+    try_out: Annotated[
         bool, typer.Option("--plan", help="Try a few rows, and say what all would take; nothing is written.",
                            rich_help_panel=_WHO),
     ] = False,
@@ -129,6 +81,7 @@ def map(
                                    "INPUT is a sample.",
                                    rich_help_panel=_WHO),
     ] = None,
+    **options: Any,
 ) -> None:  # fmt: skip
     """Do something with every row of a corpus: many processes, many machines, and it can be stopped at any moment.
 
@@ -140,34 +93,34 @@ def map(
 
     Example: anyorder map translate lines.de --to en --order 'mask-predict(4)' --plan --rows 1e9
     """
+    plan, loading = o.parted(options)
+    nbest = plan.pop("nbest", None)
     given = {
-        "--to": to, "--from": source, "--target": target, "--int8": int8 or None, "--length": length,
-        "--diffusion": diffusion or None, "--nbest": nbest,
+        "--to": to, "--from": source, "--target": target, "--length": length, "--nbest": nbest,
     }  # fmt: skip
     for flag, value in given.items():
         if value is not None and what not in FOR[flag]:
             raise UsageError(f"{flag} has no use in map {what}: it is for {', '.join(FOR[flag])}")
+    loads = "translation" if what == "translate" or (what == "score" and to) else "language"
+    for name in loading:
+        if (why := known(Loading)[name].about.without.get(loads)) is not None:
+            raise UsageError(f"--{name} has no use in map {what}: {why} (leave it out)")
     if target is not None and to is None:
         raise UsageError("--target is the column of translations: say with --to which language they are in")
-    options = dict(
-        order=order, count=count, steps=o.steps_of(steps), among=among, beam=beam, positions=positions,
-        conditionals=conditionals and conditionals.value, lengths=lengths, draft=draft or None,
-        rescore=rescore and rescore.value, polish=polish, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-        most_passes=most_passes, most_memory=most_memory,
-    )  # fmt: skip
     task = _task(
-        what, place, {k: v for k, v in options.items() if v is not None}, model=model, to=to, source=source,
-        column=column, target=target, into=into, n=nbest, length=length, int8=int8, diffusion=diffusion,
+        what, place, plan, model=model, to=to, source=source, column=column, target=target, into=into, n=nbest,
+        length=length, loading=loading,
     )  # fmt: skip
+
     from anyorder.cli._shards import forecast, run
     from anyorder.cluster.job import Job
 
-    if plan:
-        forecast(Job(task, place, output or f"{place}.mapped", kind and kind.value, shard_size), rows)
+    if try_out:
+        forecast(Job(task, place, output or f"{place}.mapped", kind, shard_size), rows)
         return
     if output is None or rows is not None:
         raise UsageError("--rows is for --plan" if rows is not None else "say where to write: INPUT OUTPUT")
-    if not run(Job(task, place, output, kind and kind.value, shard_size), workers, ray):
+    if not run(Job(task, place, output, kind, shard_size), workers, ray):
         raise typer.Exit(1)
 
 
@@ -189,4 +142,4 @@ def _task(what: What, place: str, options: dict[str, Any], **given: Any) -> Task
         raise UsageError(f"--length of generate is one number, not {length}")
     if given["column"] is None and one_kind(find(place)) == "fasta":
         given["column"] = "sequence"
-    return Task(what.value, options=options, **{k: v for k, v in given.items() if v is not None})
+    return Task(what, options=options, **{k: v for k, v in given.items() if v is not None})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from anyorder.text.results import TextScore
 
 
+@o.options(loads=("language", "translation"))
 def score(
     text: Annotated[
         list[str] | None,
@@ -23,8 +24,8 @@ def score(
     model: Annotated[str, typer.Option("--model", "-m", help="A masked LM or a translation model.")] = "de-en",
     to: Annotated[str | None, typer.Option("--to", "-t", help="Score translations into this language.")] = None,
     tokens: Annotated[bool, typer.Option("--tokens", help="Also log p of each token given all others.")] = False,
-    diffusion: o.Diffusion = False,
     as_json: o.Json = False,
+    **given: Any,
 ) -> None:
     """Score texts by pseudo log-likelihood (an autoregressive model: by log-likelihood).
 
@@ -36,10 +37,11 @@ def score(
     """
     from anyorder.cli._stream import texts_or_lines
 
+    _, loading = o.parted(given)
     if to is not None:
-        _translations(model, to, text, tokens, as_json)
+        _translations(model, to, text, tokens, as_json, loading)
         return
-    writer = o.open_writer(model, diffusion)
+    writer = o.open_writer(model, loading)
     for line in texts_or_lines(text):
         if not line.strip() and not text:
             continue
@@ -53,13 +55,17 @@ def _say(text: str, found: TextScore, tokens: bool, as_json: bool, **more: str) 
             o.echo(f"  {logp:9.4f}\t{token}")
 
 
-def _translations(model: str, to: str, text: list[str] | None, tokens: bool, as_json: bool) -> None:
+def _translations(
+    model: str, to: str, text: list[str] | None, tokens: bool, as_json: bool, loading: dict[str, Any]
+) -> None:
     from anyorder.cli._stream import texts_or_lines
     from anyorder.errors import TextError
 
     if text and len(text) != 2:
         raise UsageError(f'with --to give a text and its translation: "Ein Hund." "A dog."; got {len(text)} texts')
-    translator = o.open_translator(model)
+    if loading.pop("diffusion", False):
+        raise UsageError("--diffusion is for language models, and --to for translations: leave out one of them")
+    translator = o.open_translator(model, loading)
     try:
         translator.direction(to, None)
     except TextError as error:

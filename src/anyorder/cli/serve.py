@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ _DOOR, _PROXY, _MOST = "Clients", "Behind a proxy", "Limits"
 VARIABLE = "ANYORDER_KEYS"
 
 
+@o.options(loads=("translation", "language"))
 def serve(
     model: Annotated[
         list[str] | None,
@@ -76,8 +77,8 @@ def serve(
     budget: Annotated[
         int, typer.Option(min=1, help="Tokens in one batch, padding included.", rich_help_panel=_MOST)
     ] = 1024,
-    int8: o.Int8 = False,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Write texts into the log.")] = False,
+    **loading: Any,
 ) -> None:
     """Serve models over HTTP: for clients of LibreTranslate and OpenAI, curl, and as a page to play with.
 
@@ -105,7 +106,7 @@ def serve(
         known = name.rstrip("/").split("/")[-1]
         if known in models:
             raise UsageError(f"two models are called {known!r}: rename a folder, or serve them apart")
-        models[known] = load(name, int8=True) if int8 else load(name)
+        models[known] = load(name, **{option: value for option, value in loading.items() if value})
     sock.listen()  # whoever asks from now on waits until it runs
     if uds is None:
         url = f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}"

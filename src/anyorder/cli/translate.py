@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _FILES = "Files"
 
 
+@o.options("translate", loads=("translation",))
 def translate(
     text: Annotated[
         list[str] | None,
@@ -28,28 +29,7 @@ def translate(
     to: Annotated[str, typer.Option("--to", "-t", help="Language to translate into.")] = ...,  # type: ignore[assignment]
     source: Annotated[str | None, typer.Option("--from", help="Language of the text. [default: the other one]")] = None,
     model: o.TranslationModel = "de-en",
-    order: o.Orders = None,
-    count: o.CountOption = None,
-    steps: o.Steps = None,
-    among: o.Among = None,
-    conditionals: o.Conditionals = o.Conditional.visible,
-    beam: o.Beam = 1,
-    positions: o.Positions = 1,
-    lengths: o.Lengths = 4,
-    draft: o.Draft = False,
-    rescore: o.RescoreOption = None,
-    beside: o.Beside = None,
-    normalise: o.NormaliseOption = o.Normalised.mean,
-    samples: o.Samples = 16,
-    polish: o.Polish = 0,
-    temperature: o.Temperature = 0.0,
-    order_temperature: o.OrderTemperature = 0.0,
-    seed: o.Seed = 0,
-    most_passes: o.MostPasses = 100_000,
-    most_memory: o.MostMemory = 2.0,
-    int8: o.Int8 = False,
-    compiled: o.Compiled = False,
-    nbest: Annotated[int, typer.Option(help="Candidates per sentence.", rich_help_panel=o.SHOW)] = 1,
+    *,
     as_json: o.Json = False,
     show: o.Show = False,
     trace: o.TraceFile = None,
@@ -72,6 +52,7 @@ def translate(
             rich_help_panel=_FILES,
         ),
     ] = False,
+    **given: Any,
 ) -> None:
     """Translate sentences, or lines from standard input to standard output.
 
@@ -86,38 +67,35 @@ def translate(
 
     Example: anyorder translate --to en --order 'mask-predict(10)' --rescore ar --polish 2 < lines.de > lines.en
     """
+    plan, loading = o.parted(given)
     if resume and output is None:
         raise UsageError("--resume goes on with an output file: say which with --output FILE")
-    if resume and nbest > 1 and not as_json:
+    if resume and plan["nbest"] > 1 and not as_json:
         raise UsageError("--resume needs a line per sentence: use --json with --nbest")
     if text and input_file:
         raise UsageError("give either texts or --input, not both")
     if text and resume:
         raise UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
-    o.check_beside(beside, rescore)
+    o.check_beside(loading, plan)
     raw = open_lines(input_file) if input_file else None
-    given = dict(
-        order=order, count=count, steps=o.steps_of(steps), among=among, conditionals=conditionals.value, beam=beam,
-        positions=positions, lengths=lengths, draft=draft, rescore=rescore and rescore.value, normalise=normalise.value,
-        samples=samples, polish=polish, temperature=temperature, order_temperature=order_temperature, seed=seed,
-        nbest=nbest,
-    )  # fmt: skip
-    plan = o.make_plan(**given, most_passes=most_passes, most_memory=most_memory)
+    made = o.make_plan(**plan)
+
     from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
     from anyorder.text.identity import identity
 
-    translator = o.open_translator(model, int8, compiled, beside)
-    _check_direction(translator, to, source, plan)
+    translator = o.open_translator(model, loading)
+    _check_direction(translator, to, source, made)
     watch = Watch(show, trace, view)
-    job = Job(translator, to, source, plan, as_json, watch)
+    job = Job(translator, to, source, made, as_json, watch)
     if text:
         job.texts(text, output)
     else:
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
-        settings = {**given, "to": to, "from": source, "int8": int8, "json": as_json, "trace": trace is not None}
-        run = {} if output is None else {**identity(model, plan, beside), **settings}
+        settings = {name: value for name, value in plan.items() if name not in ("most_passes", "most_memory")}
+        settings |= {"to": to, "from": source, "json": as_json, "trace": trace is not None, **loading}
+        run = {} if output is None else {**identity(model, made, loading.get("beside")), **settings}
         job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
     watch.finish()
     if job.failed:
@@ -134,8 +112,8 @@ def _check_direction(translator: Translator, to: str, source: str | None, plan: 
         raise UsageError(str(error)) from None
     for name in LEARNED:
         have = [way for way, orders in translator.policies.items() if name in orders]
-        if direction not in have and any(one.order == name for one in plan.writing.each):
+        if direction not in have and any(one.order == name for one in plan.each):
             known = ", ".join(have) or "no direction"
             raise UsageError(f"{translator.name} has a {name} order for {known}, not for {direction}; try easy-first")
-    if plan.choosing.rescore in ("ar", "both") and translator.beside is None and not translator.causal:
+    if plan.rescore in ("ar", "both") and translator.beside is None and not translator.causal:
         raise UsageError(f"{translator.name} has no autoregressive model beside it: use --rescore pll")

@@ -35,7 +35,7 @@ def tune(
 
     if test_set not in ("val", "tatoeba-val"):
         raise UsageError(f"coefficients are tuned on val or tatoeba-val, not on {test_set!r}")
-    direction = "-".join(open_translator(model).direction(to, None))
+    direction = "-".join(open_translator(model, {}).direction(to, None))
     tried = search(model, data, direction, output / "cells", corpus=test_set, limit=limit, pool=Processes(jobs))
     for t in tried:
         typer.echo(f"{t.bleu:6.2f}  {t.order}")

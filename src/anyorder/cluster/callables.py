@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from anyorder.cluster.tasks import Opened, Task
 from anyorder.models.catalog import DEFAULT
+from anyorder.options import Loading, known
 
 
 class Mapper:
@@ -41,6 +42,12 @@ def _mapper(task: Task) -> type[Mapper]:
     return type(task.name.capitalize(), (Mapper,), {"task": task.check(), "__module__": __name__})
 
 
+def parted(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of a task as those of loading the model and those of a plan."""
+    loading = {name: value for name, value in options.items() if name in known(Loading)}
+    return {"loading": loading, "options": {name: v for name, v in options.items() if name not in loading}}
+
+
 def Translate(
     to: str,
     *,
@@ -50,43 +57,40 @@ def Translate(
     into: str = "translation",
     error: str = "error",
     n: int = 1,
-    int8: bool = False,
     **options: Any,
 ) -> type[Mapper]:
-    """Translations of `column` into language `to`; options are those of `Plan.of` (order, steps, beam …)."""
-    return _mapper(Task("translate", model, to, source, column, "", into, error, n, int8=int8, options=options))
+    """Translations of `column` into language `to`; options are those of a plan (order, beam …) and of loading."""
+    return _mapper(Task("translate", model, to, source, column, "", into, error, n, **parted(options)))
 
 
 def Fill(
     model: str, *, column: str = "text", into: str = "filled", error: str = "error", n: int = 1,
-    diffusion: bool = False, **options: Any,
+    **options: Any,
 ) -> type[Mapper]:  # fmt: skip
     """The masks of `column` filled jointly; options are those of `Writer.fill`."""
-    return _mapper(Task("fill", model, None, None, column, "", into, error, n, diffusion=diffusion, options=options))
+    return _mapper(Task("fill", model, None, None, column, "", into, error, n, **parted(options)))
 
 
 def Infill(
     model: str, length: int | Iterable[int] = range(1, 6), *, column: str = "text", into: str = "infilled",
-    error: str = "error", n: int = 1, diffusion: bool = False, **options: Any,
+    error: str = "error", n: int = 1, **options: Any,
 ) -> type[Mapper]:  # fmt: skip
     """The gaps {} of `column` written, each of those lengths tried; options are those of `Writer.infill`."""
     lengths = (length,) if isinstance(length, int) else tuple(length)
-    return _mapper(Task("infill", model, None, None, column, "", into, error, n, lengths, diffusion, options=options))
+    return _mapper(Task("infill", model, None, None, column, "", into, error, n, lengths, **parted(options)))
 
 
 def Generate(
     model: str, length: int = 20, *, column: str = "text", into: str = "generated", error: str = "error", n: int = 1,
-    diffusion: bool = False, **options: Any,
+    **options: Any,
 ) -> type[Mapper]:  # fmt: skip
     """Texts of `length` tokens that go on from `column`; options are those of `Writer.generate`."""
-    return _mapper(
-        Task("generate", model, None, None, column, "", into, error, n, (length,), diffusion, options=options)
-    )
+    return _mapper(Task("generate", model, None, None, column, "", into, error, n, (length,), **parted(options)))
 
 
 def Score(
     model: str = DEFAULT, *, to: str | None = None, column: str = "text", target: str = "translation",
-    into: str = "score", error: str = "error", diffusion: bool = False,
+    into: str = "score", error: str = "error", **loading: Any,
 ) -> type[Mapper]:  # fmt: skip
     """Σ log p of the texts of `column`; with `to`, of the translations in `target` given `column`."""
-    return _mapper(Task("score", model, to, None, column, target, into, error, diffusion=diffusion))
+    return _mapper(Task("score", model, to, None, column, target, into, error, loading=loading))

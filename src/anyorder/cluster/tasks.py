@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple
 from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, UsageError, first_line, no_memory
 from anyorder.models import catalog
 from anyorder.models.freed import Freed, keep_few_operations
-from anyorder.text.plan import OPTIONS, Plan, planned
-from anyorder.text.writer import MANY
+from anyorder.text.plan import Plan, planned
 
 Name = Literal["translate", "fill", "infill", "generate", "score"]
 INTO: dict[str, str] = {
@@ -22,10 +21,6 @@ INTO: dict[str, str] = {
 }  # fmt: skip
 CHUNK = 1 << 15  # characters of the texts that are worked on at once: what is long comes in fewer rows
 FINAL = (UsageError, ModelError, MissingError)  # wrong for every row alike
-DEFAULTS: dict[str, dict[str, Any]] = {  # as the commands of these names have them
-    "translate": {}, "fill": {"order": "negent"}, "infill": {"order": "negent"},
-    "generate": {"order": "uniform", "temperature": 1.0}, "score": {},
-}  # fmt: skip
 
 
 class Answer(NamedTuple):
@@ -38,7 +33,8 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What to do, with which model, from which column into which; `options` are those of a plan."""
+    """What to do, with which model, from which column into which; `options` are those of a plan, `loading` those of
+    loading the model."""
 
     name: Name
     model: str
@@ -50,8 +46,7 @@ class Task:
     error: str = "error"
     n: int = 1  # texts a row; more than one come as lists
     length: tuple[int, ...] = (20,)  # of what is generated, or lengths that a gap may have
-    diffusion: bool = False
-    int8: bool = False
+    loading: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,14 +84,15 @@ class Task:
     @property
     def plan(self) -> Plan:
         """How to generate, as the options say."""
-        options = {**DEFAULTS[self.name], **self.options}
-        return Plan.of(**options, nbest=self.n) if self.name == "translate" else Plan.of(**options)
+        if self.name == "score":
+            return Plan()
+        return planned(self.name, None, self.options, **({"nbest": self.n} if self.name == "translate" else {}))
 
     def check(self) -> Task:
         """This task, if it makes sense; no model is loaded."""
         if self.name == "score" and self.options:
             raise UsageError(f"scoring writes nothing: {', '.join(self.options)} would have no effect")
-        planned(self.name, OPTIONS if self.name == "translate" else MANY, self.plan, {}).check()
+        self.plan.check()
         return self
 
     def open(self) -> Opened:
@@ -105,13 +101,15 @@ class Task:
 
         keep_few_operations()
         if self.translates:
-            held: Any = load(self.model, kind="translation", int8=self.int8)
+            held: Any = load(self.model, kind="translation", **self.loading)
             try:
                 held.direction(self.to, self.source)
             except TextError as error:
                 raise UsageError(str(error)) from None
         else:
-            held = load(self.model, kind="diffusion") if self.diffusion else load(self.model, kind="language")
+            loading = dict(self.loading)
+            kind = "diffusion" if loading.pop("diffusion", False) else "language"
+            held = load(self.model, kind=kind, **loading)  # type: ignore[call-overload]
         return Opened(self, to_gpu(held))
 
 

@@ -186,7 +186,7 @@ def autoregressive(
     tokens = ar.tokenizer.tokens(range(ar.model.architecture.vocabulary))
     generator, threads = translator.generator(to), torch.get_num_threads()
     order = sorted(range(len(sentences)), key=lambda i: len(sentences[i]))
-    ours = [f"ours, {generator.settled(plan).writing.name}, {name}" for name, plan in OURS.items()]
+    ours = [f"ours, {generator.settled(plan).name}, {name}" for name, plan in OURS.items()]
     single: dict[str, Callable[[list[int]], list[list[int]]]] = {
         name: partial(_written, generator, plan, sentences) for name, plan in zip(ours, OURS.values(), strict=True)
     }

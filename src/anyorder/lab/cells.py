@@ -21,7 +21,7 @@ from anyorder.files import write_whole
 from anyorder.models.catalog import locate
 from anyorder.models.folder import LEARNED, ModelFolder
 from anyorder.text.plan import Plan
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.core import Cost

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from anyorder.data.test_sets import EvalSet, load_test_set
 from anyorder.lab.cells import CHUNK, Candidate, Cell, Criterion, Job, Spent, Store
 from anyorder.lab.metrics import Difference, Quality, paired, quality, statistics
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,7 +13,7 @@ from anyorder.lab.cells import Cell, Criterion
 from anyorder.lab.generations import Watch
 from anyorder.lab.results import Results, Row
 from anyorder.lab.runner import Task
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 AR = "autoregressive"
 LINEAR = ("uniform", "left2right", "least2most", "easy-first", "learned", "tuned")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from anyorder.options import takes
 from anyorder.serve.language import detect
 from anyorder.serve.refusal import wrong
 from anyorder.text.blanks import GAP
@@ -46,8 +47,7 @@ class Wanted:
     @property
     def samples(self) -> list[Plan]:
         """Drawn texts: one plan for each, with another seed."""
-        w = self.plan.writing
-        return [replace(self.plan, writing=replace(w, seed=w.seed + k)) for k in range(self.n)]
+        return [replace(self.plan, seed=self.plan.seed + k) for k in range(self.n)]
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def translations(model: Translator, asked: Way, wanted: Wanted) -> list[Choice]:
     if not asked.ids:
         return [Choice("", 0, "stop")] * wanted.n
     generator, given, keep = model.generator(asked.to, asked.source), [Input(asked.ids)], bool(wanted.top)
-    if wanted.plan.writing.temperature:
+    if wanted.plan.temperature:
         found = [ranked(generator.generate(given, plan, keep=keep)[0])[0] for plan in wanted.samples]
     else:
         found = list(ranked(generator.generate(given, wanted.plan, keep=keep)[0])[: wanted.n])
@@ -119,10 +119,8 @@ def _infillings(model: Writer, prompt: str, suffix: str, wanted: Wanted, longest
     """Every length of the gap is tried; the best by the pseudo log-likelihood of the whole."""
     if GAP in prompt or GAP in suffix:
         raise wrong(f"prompt and suffix can not have {GAP} in them: it is how a gap is written", "suffix")
-    writing = wanted.plan.writing
-    words = {name: getattr(writing, name) for name in writing.__dataclass_fields__}
-    search = {"beam": wanted.plan.search.beam, "positions": wanted.plan.search.positions}
-    found = model.infill(prompt + GAP + suffix, range(1, longest + 1), wanted.n, **words, **search)
+    words = {name: getattr(wanted.plan, name) for name in takes("infill") if name != "nbest"}
+    found = model.infill(prompt + GAP + suffix, range(1, longest + 1), wanted.n, **words)
     return [_stopped(speaker(model)(f.ids), len(f.ids), wanted.stop) for f in found]
 
 

@@ -65,11 +65,11 @@ class Prefix:
         plans = plan.each
         self._wanted, self._start = wanted, start
         blank = generator.direction is not None and not generator.causal  # lengths are proposed
-        self._expected = len(plans) * (wanted.plan.search.lengths if blank else 1)
+        self._expected = len(plans) * (wanted.plan.lengths if blank else 1)
         self._held = max(map(len, wanted.stop), default=1) - 1  # what may be the beginning of a stop sequence
         self._end = None if generator.direction is None else generator.model.special.eos
         certain = wanted.n == 1 and all(_final(generator.decoder(one)) for one in plans)
-        self._decode = decode if certain and not wanted.plan.choosing.polish else None
+        self._decode = decode if certain and not wanted.plan.polish else None
 
     def __call__(self, row: int, taken: Step, n: int) -> None:
         """Tell of what has become final from the left."""

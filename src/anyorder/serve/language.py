@@ -6,7 +6,7 @@ import math
 
 from anyorder.text.rows import Whole
 from anyorder.text.translator import Translator
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "en": "English", "es": "Spanish", "fi": "Finnish",

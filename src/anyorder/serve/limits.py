@@ -16,13 +16,8 @@ class Limits:
     sentences: int = 64  # in one request
     characters: int = 5000  # in one text
     tokens: int = 256  # to write in one text
-    steps: int = 256
-    beam: int = 8
-    positions: int = 8
-    lengths: int = 8
     samples: int = 16  # n, alternatives, n-best
     gaps: int = 16  # in one text
-    words: int = 200  # characters of an order, a count or a region
 
     @property
     def values(self) -> int:

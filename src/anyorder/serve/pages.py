@@ -15,7 +15,7 @@ from anyorder import recipes
 from anyorder.serve.refusal import Refusal
 from anyorder.serve.server import Server
 from anyorder.text.translator import Translator
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 from anyorder.traces.page import shell
 
 FAMILIES = ("mask-predict(4)", "constant-time(4)", "semi-autoregressive(2)", "refinement(4)", "wino", "fast-dllm(0.9)")

@@ -14,6 +14,7 @@ from torch import Tensor
 from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.ragged import joined
 from anyorder.models.packed import PACK
+from anyorder.options import known, takes
 from anyorder.serve.admission import Admission
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone
 from anyorder.serve.refusal import wrong
@@ -21,7 +22,7 @@ from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
-from anyorder.text.plan import Choosing, Plan
+from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, Found, Path
@@ -29,6 +30,7 @@ from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
 Model = Translator | Writer
+APART = ("seed", "most_passes", "most_memory")  # options in which rows of one batch may differ
 PACKS = 4  # packs in which newcomers are encoded; where they are more, those of like size come together
 
 
@@ -58,7 +60,7 @@ class Served(Generator):
         if not inputs:
             return []
         expected(carrier, inputs, decoders, keep).allow(plan, self.name)
-        inputs = drafted(self, inputs, plan.search.lengths) if plan.search.draft else inputs
+        inputs = drafted(self, inputs, plan.lengths) if plan.draft else inputs
         passes = sum(_passes(one, carrier, plan, decoder) for one in inputs for plan, decoder in decoders)
         listener = TICKET.get().listener if self.heard else None
         task = _Write(carrier, inputs, plan, listener, keep, scores, passes)
@@ -78,10 +80,10 @@ class Served(Generator):
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
         return out
 
-    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], plan: Plan) -> list[float]:
         """As everywhere, on the model's thread."""
-        judge = partial(self.inner.judge, choosing=choosing)
-        alike = (id(self.inner), choosing.rescore, choosing.normalise)
+        judge = partial(self.inner.judge, plan=plan)
+        alike = (id(self.inner), plan.rescore, plan.normalise)
         out: list[float] = self._ask(_Passes(judge, pairs, alike))
         return out
 
@@ -89,8 +91,8 @@ class Served(Generator):
         return self.engine.submit(task, TICKET.get()).done.result()
 
     def _check(self, decoder: Decoder) -> None:
-        most = self.engine.limits.steps
-        if isinstance(decoder.steps, int) and decoder.steps > most:
+        most = known()["steps"].about.served
+        if most is not None and isinstance(decoder.steps, int) and decoder.steps > most:
             raise wrong(f"{decoder.steps} steps are asked for, and {most} are allowed", "steps")
 
 
@@ -152,7 +154,7 @@ class _Write:
     @property
     def alike(self) -> Hashable:
         """Sources of one direction, with as many lengths to propose and the same seed, are encoded together."""
-        return id(self.generator), self.plan.search.lengths, self.plan.writing.seed
+        return id(self.generator), self.plan.lengths, self.plan.seed
 
     def prepare(self, others: Sequence[_Write]) -> None:
         """Sources are encoded together, whoever asks: a few as they are, many with those of like size."""
@@ -175,19 +177,19 @@ class _Write:
                 self._add(one, decoder, batch, own, which)
 
     def _add(self, one: Plan, decoder: Decoder, batch: Batch, own: list[int], inputs: list[int]) -> None:
-        generator, search, known = self.generator, one.search, sum(map(len, self.parts))
-        order = one.writing.order
+        generator, known = self.generator, sum(map(len, self.parts))
+        order = one.order
         learned = id(generator.learned.get(order)) if isinstance(order, str) else None
-        kept = _Kept(self.listener, shared=generator.causal and not search.searches) if self.keep else None
+        kept = _Kept(self.listener, shared=generator.causal and not one.searches) if self.keep else None
         apart = kept and (kept.shared or object())
-        words = replace(one.writing, seed=0)
+        words = tuple(getattr(one, name) for name in takes("stream") if name not in APART)
         part = Part(
-            (id(generator.model), words, search.beam, search.positions, learned, decoder.scored, apart),
-            generator.model, decoder, batch.context, batch.state, own, range(known, known + len(own)), search.beam,
-            search.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
+            (id(generator.model), words, one.beam, one.positions, learned, decoder.scored, apart),
+            generator.model, decoder, batch.context, batch.state, own, range(known, known + len(own)), one.beam,
+            one.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)
-        looks = self.keep or one.choosing.rescore == "marginal"  # will it need more of its rows than their names?
+        looks = self.keep or one.rescore == "marginal"  # will it need more of its rows than their names?
         self.pieces.append(_Piece(one, batch.take(own) if looks else _named(batch, own), inputs, part, kept))
 
     def finish(self) -> list[list[list[Hypothesis]]]:
@@ -209,7 +211,7 @@ class _Write:
         return Found(tokens, logp, torch.stack([e.score for e in ends]), part.cost, path)
 
     def _path(self, piece: _Piece, end: Ended, k: int) -> Path:
-        recipe = "autoregressive" if self.generator.causal else piece.plan.writing.name
+        recipe = "autoregressive" if self.generator.causal else piece.plan.name
         first, kept = piece.batch.state, piece.kept
         assert kept is not None
         cost = kept.cost if kept.shared else piece.part.cost
@@ -262,10 +264,10 @@ class _Kept:
 def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> int:
     """Passes of a canvas through the model that an input will take, at a guess: as many steps as its source is long."""
     masks = sum(canvas.tokens.count(generator.model.mask_id) for canvas in one.canvases)
-    steps = masks or len(one.source) * (1 if generator.causal else plan.search.lengths)
+    steps = masks or len(one.source) * (1 if generator.causal else plan.lengths)
     if isinstance(decoder.steps, int):
-        steps = decoder.steps * max(1, len(one.canvases) or plan.search.lengths)
-    return steps * plan.search.beam
+        steps = decoder.steps * max(1, len(one.canvases) or plan.lengths)
+    return steps * plan.beam
 
 
 class _Translator(Translator):

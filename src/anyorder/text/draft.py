@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anyorder.errors import PlanError
 from anyorder.text.plan import Plan
 from anyorder.text.rows import Canvas, Input
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator

@@ -34,7 +34,7 @@ class Effort:
 
     def allow(self, plan: Plan, name: str) -> None:
         """Refuse what is beyond the plan's limits, before it begins."""
-        most, memory = plan.search.most_passes, plan.search.most_memory
+        most, memory = plan.most_passes, plan.most_memory
         if self.passes > most:
             raise TooMuchError(
                 f"one text would take about {self.passes:,} passes through {name}, and at most {most:,} are allowed: "
@@ -51,16 +51,16 @@ def estimate(
     model: Any, plan: Plan, decoder: Decoder, canvases: int, masks: int, width: int, *, causal: bool, keep: bool = False
 ) -> Effort:
     """Of one order of a plan, on so many canvases with so many masks, each `width` wide with its source."""
-    K, K1 = plan.search.beam, plan.search.positions
+    K, K1 = plan.beam, plan.positions
     dim, inner, words = sizes(model)
     steps = width if causal else _steps(decoder, masks, width)
     looks = masks if decoder.coordinates.conditionals == "masked" else 1
     passes = canvases * K * steps * (looks + (decoder.coordinates.among.blank is False))
-    scores = {"pll": width, "forwards": 1, "ar": 1, "both": 2, "marginal": plan.choosing.samples * steps}
-    whole = scores.get(plan.choosing.rescore or "written", 0)  # passes that the score of one text takes
-    passes += canvases * K * whole + plan.choosing.polish * width * REWRITES * (1 + whole // 4)
+    scores = {"pll": width, "forwards": 1, "ar": 1, "both": 2, "marginal": plan.samples * steps}
+    whole = scores.get(plan.rescore or "written", 0)  # passes that the score of one text takes
+    passes += canvases * K * whole + plan.polish * width * REWRITES * (1 + whole // 4)
     K2 = min(K, words or K)
-    memory = K * width * (12 * dim + 2 * inner) * 4 + (K * width * K2 * 12 + K * K1 * K2 * 64) * plan.search.searches
+    memory = K * width * (12 * dim + 2 * inner) * 4 + (K * width * K2 * 12 + K * K1 * K2 * 64) * plan.searches
     if "full" in decoder.coordinates.reads:
         memory += 8 * K * masks * words
     return Effort(passes, memory + (steps * width * 200 if keep else 0))
@@ -78,7 +78,7 @@ def expected(
             count, length = len(one.canvases), max(len(c.tokens) for c in one.canvases)
         else:
             masks = length = min(open_end(source), generator.room)
-            count = 1 if generator.causal else min(decoders[0][0].search.lengths, generator.room)
+            count = 1 if generator.causal else min(decoders[0][0].lengths, generator.room)
         if (shape := (count, masks, length + source)) in seen:
             continue
         seen.add(shape)

@@ -35,11 +35,11 @@ from anyorder.text.batching import Progress, padded, seeds, silent, windows
 from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
 from anyorder.text.parts import cached_rows, like_rows
-from anyorder.text.plan import Choosing, Plan, check_causal
+from anyorder.text.plan import Plan, check_causal
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once, open_end
 from anyorder.text.search import Found, search
-from anyorder.text.writing import COMPOSED, FORWARDS
+from anyorder.text.words import COMPOSED, FORWARDS
 
 _METER = Lock()  # batches that run side by side add to one cost
 
@@ -76,17 +76,17 @@ class Generator:
         can fill them, and the score of what was written."""
         own = getattr(self.model, "order", COMPOSED)
         plan = plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
-        judges = hasattr(self.model, FORWARDS) and plan.writing.order != FORWARDS and plan.chooses and not given
+        judges = hasattr(self.model, FORWARDS) and plan.order != FORWARDS and plan.chooses and not given
         return plan.judged("forwards" if judges else "written")
 
     def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
         """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""
         plan = self.settled(plan, given := any(one.canvases for one in inputs))
-        if self.causal or plan.writing.order != FORWARDS:
+        if self.causal or plan.order != FORWARDS:
             return self, plan
         if given:
             raise PlanError(f"{FORWARDS} writes whole texts to their own end: take another order to fill a canvas")
-        return self.forwards, replace(plan, writing=replace(plan.writing, order=None))
+        return self.forwards, replace(plan, order=None)
 
     @property
     def way(self) -> str:
@@ -140,7 +140,7 @@ class Generator:
         written from left to right and compared with no other has none (NaN), which is faster. `progress` hears of every
         input that is finished.
         """
-        polish = plan.choosing.polish > 0
+        polish = plan.polish > 0
         if polish and self.causal:
             raise PlanError(f"{self.name} writes from left to right only: it cannot write a part anew (polish)")
         written = self.write(inputs, plan, keep=keep, scores=scores, progress=silent if polish else progress)
@@ -166,7 +166,7 @@ class Generator:
             return carrier.write(inputs, plan, keep=keep, scores=scores, progress=progress)
         decoders = self.decoders(plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
-        inputs = drafted(self, inputs, plan.search.lengths) if plan.search.draft else inputs
+        inputs = drafted(self, inputs, plan.lengths) if plan.draft else inputs
         out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
 
         def prepare(some: list[int]) -> Batch:
@@ -174,9 +174,9 @@ class Generator:
 
         for window in windows([i.size for i in inputs]):
             if self.causal and not keep:
-                parts = cached_rows(prepare, inputs, window, plan.search.beam)
+                parts = cached_rows(prepare, inputs, window, plan.beam)
             else:
-                parts = like_rows(prepare, window, plan.search.beam, alone=keep)
+                parts = like_rows(prepare, window, plan.beam, alone=keep)
             jobs = [(part, one, decoder) for part in parts for one, decoder in decoders]
             left = Counter(i for part, _, _ in jobs for i in part.inputs)
             done = side_by_side(lambda job: self._run(job[0].make(), *job[1:], keep), jobs)
@@ -191,12 +191,12 @@ class Generator:
     def decoders(self, plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
         """The composition of each order. Without `scores` none is computed that nothing is chosen by: a text that is
         written from left to right and is the only one of its input. Other orders may look at log p of what stands."""
-        scored = scores or not self.causal or plan.search.searches
+        scored = scores or not self.causal or plan.searches
         return [(each, replace(self.decoder(each), scored=scored)) for each in plan.each]
 
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
-        recipe = ("autoregressive" if self.causal else plan.writing.name) if keep else None
-        K, K1 = plan.search.beam, plan.search.positions
+        recipe = ("autoregressive" if self.causal else plan.name) if keep else None
+        K, K1 = plan.beam, plan.positions
         found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe)
         self.spend(found.cost)
         return list(zip(batch.places, self.hypotheses(batch, found, plan), strict=True))
@@ -211,20 +211,20 @@ class Generator:
     def prepare(self, inputs: Sequence[Input], plan: Plan) -> Batch:
         """Rows for the core: each source is encoded once, for its lengths and for all of its canvases."""
         context = self.encode([i.source for i in inputs])
-        bare, length = [n for n, i in enumerate(inputs) if not i.canvases], plan.writing.length
+        bare, length = [n for n, i in enumerate(inputs) if not i.canvases], plan.length
         if isinstance(length, Known) and len(bare) < len(inputs):
             raise PlanError("the canvases are given, so the decoder's own length model could have no effect")
         proposed: dict[int, Sequence[Canvas]] = {}
         if bare:
             some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare))
-            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.search.lengths, length)
+            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.lengths, length)
             proposed = dict(zip(bare, blanks, strict=True))
         each = [proposed.get(n, i.canvases) for n, i in enumerate(inputs)]
         places = [Place(n, k) for n, some in enumerate(each) for k in range(len(some))]
         canvases = [each[p.input][p.canvas] for p in places]
         sources = [inputs[p.input].source for p in places]
         tokens = padded([c.tokens for c in canvases], self.model.pad_id)
-        keys = seeds(plan.writing.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
+        keys = seeds(plan.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
         prior = torch.tensor([c.log_length for c in canvases])
         state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys)
         owner = torch.tensor([p.input for p in places], dtype=torch.int64)
@@ -274,9 +274,9 @@ class Generator:
         if self.causal:
             check_causal(plan, self.name, "leave it out, or give an order" if self.whole else "leave it out")
             return replace(
-                recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.writing.symbols(), ban=self.ban)
+                recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.symbols(), ban=self.ban)
             )
-        if (order := plan.writing.order) in LEARNED and order not in self.learned:
+        if (order := plan.order) in LEARNED and order not in self.learned:
             raise PlanError(f"{self.name} has no {order} order for {self.way}: train one, or use easy-first")
         return plan.decoder(self.ban, self.learned)
 
@@ -286,9 +286,9 @@ class Generator:
 
     # ------------------------------------------------------------------ scores of whole texts
 
-    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing) -> list[float]:
+    def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], plan: Plan) -> list[float]:
         """What each (source, target) is worth to the score that is chosen by."""
-        return scoring.judge(self, pairs, choosing)
+        return scoring.judge(self, pairs, plan)
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
         """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""

@@ -21,8 +21,8 @@ def identity(model: str, plan: Plan, beside: str | None = None) -> dict[str, str
         return {"version": __version__, "model": model}
     parts = [folder.path]
     judge = folder.beside if beside is None else catalog.locate(beside)
-    if plan.choosing.rescore in ("ar", "both") and judge is not None:
+    if plan.rescore in ("ar", "both") and judge is not None:
         parts.append(judge.path)
-    orders = [one.order for one in plan.writing.each]
+    orders = [one.order for one in plan.each]
     policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
     return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}

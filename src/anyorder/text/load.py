@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, Unpack, get_args, overload
 
 from anyorder.errors import ModelError
 from anyorder.models import catalog
@@ -13,8 +13,10 @@ from anyorder.models.catalog import DEFAULT, shipped
 from anyorder.models.folder import ModelFolder
 from anyorder.models.freed import keep_freed_memory
 from anyorder.models.hub import is_diffusion
+from anyorder.options import Loading, known, misspelt
+from anyorder.text import keywords
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Unknown, Writer
+from anyorder.text.writer import Writer
 
 __all__ = ["load", "shipped"]
 
@@ -23,62 +25,36 @@ Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
 
 
 @overload
-def load(
-    path_or_name: Shipped = ..., *, beside: str | Path | None = ..., int8: bool = ..., compiled: bool = ...
-) -> Translator: ...
+def load(path_or_name: Shipped = ..., **loading: Unpack[keywords.Load]) -> Translator: ...
+@overload
+def load(path_or_name: str | Path, *, kind: Literal["translation"], **loading: Unpack[keywords.Load]) -> Translator: ...
 @overload
 def load(
-    path_or_name: str | Path,
-    *,
-    kind: Literal["translation"],
-    beside: str | Path | None = ...,
-    int8: bool = ...,
-    compiled: bool = ...,
-) -> Translator: ...
-@overload
-def load(path_or_name: str | Path, *, kind: Literal["language", "masked"], unknown: Unknown = ...) -> Writer: ...
-@overload
-def load(
-    path_or_name: str | Path, *, kind: Literal["diffusion"], unknown: Unknown = ..., **diffusion: Any
+    path_or_name: str | Path, *, kind: Literal["language", "masked"], **loading: Unpack[keywords.Load]
 ) -> Writer: ...
 @overload
-def load(
-    path_or_name: str | Path,
-    *,
-    beside: str | Path | None = ...,
-    int8: bool = ...,
-    compiled: bool = ...,
-    unknown: Unknown | None = ...,
-) -> Translator | Writer: ...
+def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **loading: Any) -> Writer: ...
+@overload
+def load(path_or_name: str | Path, **loading: Unpack[keywords.Load]) -> Translator | Writer: ...
 
 
-def load(
-    path_or_name: str | Path = DEFAULT,
-    *,
-    kind: Kind | None = None,
-    beside: str | Path | None = None,
-    int8: bool = False,
-    compiled: bool = False,
-    unknown: Unknown | None = None,
-    **diffusion: Any,
-) -> Translator | Writer:
+def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **loading: Any) -> Translator | Writer:
     """A `Translator` or a `Writer`.
 
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
     Face masked or diffusion language model (folder or hub name; its config says which). `kind` says what is expected:
     "translation" for one of ours, "language" for a language model, "masked" or "diffusion" for one of that kind; the
-    latter takes the further options of `load_diffusion_lm`. A text with symbols that a language model's vocabulary
-    lacks is refused; with unknown="allow" the model reads its unknown symbol there.
+    latter takes the further options of `load_diffusion_lm`.
 
-    These are for our own models: `beside`, the autoregressive model that rescores (a shipped one or a folder), where
-    it is not the one that lies beside the model as FOLDER-ar; int8=True, which rounds matrix products to 8 bits, no
-    longer exact, but faster; compiled=True, which compiles the Transformer with torch.compile when it is first used,
-    and does without kernels.
+    The options of loading are those of `anyorder.options.Loading`: `beside`, the autoregressive model that rescores,
+    int8=True and compiled=True are for our own models, unknown="allow" for language models.
     """
+    asked = Loading(**{name: value for name, value in loading.items() if name in known(Loading)})
+    more = {name: value for name, value in loading.items() if name not in known(Loading)}
     if kind is not None and kind not in get_args(Kind):
         raise ModelError(f"kind is one of {', '.join(get_args(Kind))}; got {kind!r}")
-    if diffusion and kind != "diffusion":
-        raise ModelError(f"{', '.join(diffusion)}: for kind='diffusion' only")
+    if more and kind != "diffusion":
+        raise misspelt(next(iter(more)), Loading)
     folder = catalog.locate(path_or_name)
     ours = folder is not None and folder.ours
     if kind == "translation" and not ours:
@@ -86,32 +62,30 @@ def load(
         raise ModelError(f"{what} {str(path_or_name)!r}; {catalog.known()}")
     if kind not in (None, "translation") and ours:
         raise ModelError(f"{path_or_name} is a translation model: use `anyorder translate -m {path_or_name}`")
-    if unknown is not None and (ours or unknown not in get_args(Unknown)):
-        raise ModelError(
-            f"unknown is {' or '.join(get_args(Unknown))}; got {unknown!r}"
-            if not ours
-            else f"unknown is for Hugging Face's language models; {path_or_name} knows every character"
-        )
     keep_freed_memory()
     if folder is not None and ours:
-        other = folder.beside if beside is None else _judge(folder, beside)
-        return _ours(folder, other, partial(_arithmetic, int8=int8, compiled=compiled))
+        _check_loading(asked, "translation", path_or_name)
+        other = folder.beside if asked.beside is None else _judge(folder, asked.beside)
+        return _ours(folder, other, partial(_arithmetic, int8=asked.int8, compiled=asked.compiled))
+    _check_loading(asked, "language", path_or_name)
     if kind is None or kind == "language":
         kind = "diffusion" if is_diffusion(path_or_name if folder is None else folder.path) else "masked"
-    if beside is not None:
-        raise ModelError(f"beside is for anyorder's own models; {path_or_name} is not one")
-    if int8 or compiled:
-        raise ModelError(f"int8 and compiled are for anyorder's own models; {path_or_name} is not one")
     where = path_or_name if folder is None else folder.path
     if kind == "diffusion":
         from anyorder.models.diffusion_lm import load_diffusion_lm
 
-        model: Any = load_diffusion_lm(where, **diffusion)
+        model: Any = load_diffusion_lm(where, **more)
     else:
         from anyorder.models.masked_lm import load_masked_lm
 
         model = load_masked_lm(where)
-    return Writer(model, model.tokenizer, str(path_or_name), unknown or "refuse")
+    return Writer(model, model.tokenizer, str(path_or_name), asked.unknown)
+
+
+def _check_loading(asked: Loading, kind: str, name: str | Path) -> None:
+    for option in asked.changed:
+        if (why := known(Loading)[option].about.without.get(kind)) is not None:
+            raise ModelError(f"{name} has no use for {option}: {why} (leave {option} out)")
 
 
 def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:

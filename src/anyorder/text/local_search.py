@@ -46,11 +46,11 @@ def _search(generator: Generator, inputs: Sequence[Input], out: dict[int, list[H
 
     def judge(new: dict[tuple[int, tuple[int, ...]], Hypothesis]) -> None:
         """New hypotheses, by input and symbols, join the others with their scores."""
-        scores = generator.judge([(inputs[n].source, ids) for n, ids in new], plan.choosing)
+        scores = generator.judge([(inputs[n].source, ids) for n, ids in new], plan)
         for ((n, _), h), value in zip(new.items(), scores, strict=True):
             out[n].append(replace(h, score=value))
 
-    for turn in range(plan.choosing.polish):
+    for turn in range(plan.polish):
         best = {n: max(out[n], key=lambda h: h.score) for n in idle}
         opened = {
             n: [Canvas(c, h.log_length) for c in reopened(h.ids, WIDTHS[turn % len(WIDTHS)], mask_id, generator.room)]

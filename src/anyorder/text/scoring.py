@@ -16,11 +16,11 @@ from anyorder.text.batching import batches, padded
 from anyorder.text.plan import WHOLE
 from anyorder.text.results import Hypothesis
 from anyorder.text.search import alive
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
-    from anyorder.text.plan import Choosing, Plan
+    from anyorder.text.plan import Plan
     from anyorder.text.rows import Batch, Whole
     from anyorder.text.search import Found
 
@@ -29,46 +29,44 @@ AROUND = 4  # symbols that a model may put around a source and a target
 
 def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
     """What was found on each row of a batch, with the score that the plan chooses by."""
-    choosing, where = plan.choosing, alive(found)
+    where = alive(found)
     kept = generator.stands(found.tokens)
     numbers = (found.tokens, kept, found.logp, found.score, found.logp.sum(-1))
     tokens, stands, logp, score, sums = (x.tolist() for x in numbers)  # all at once
-    written = choosing.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
+    written = plan.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
     each: list[Hypothesis] = []
     for n, k in where:
         canvas, path = batch.canvases[n], None if found.path is None else found.path(k)
         width, prior = len(canvas.tokens), canvas.log_length
         ids, each_logp = (tuple(compress(x[n][k][:width], stands[n][k])) for x in (tokens, logp))
-        worth = choosing.of(prior + sums[n][k] if written else score[n][k], len(ids) + generator.causal)
+        worth = plan.worth(prior + sums[n][k] if written else score[n][k], len(ids) + generator.causal)
         each.append(Hypothesis("", ids, (), each_logp, worth, score[n][k], prior, path))
-    if choosing.rescore in WHOLE:
+    if plan.rescore in WHOLE:
         pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
-        each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, choosing), strict=True)]
-    elif choosing.rescore == "marginal":
+        each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, plan), strict=True)]
+    elif plan.rescore == "marginal":
         values = marginals(generator, batch, found, where, plan)
-        each = [replace(h, score=choosing.of(s, len(h.ids))) for h, s in zip(each, values, strict=True)]
+        each = [replace(h, score=plan.worth(s, len(h.ids))) for h, s in zip(each, values, strict=True)]
     out: list[list[Hypothesis]] = [[] for _ in batch.canvases]
     for (n, _), h in zip(where, each, strict=True):
         out[n].append(h)
     return out
 
 
-def judge(
-    generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], choosing: Choosing
-) -> list[float]:
+def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], plan: Plan) -> list[float]:
     """log p of whole pairs, by this model ("pll"), a causal one within it ("forwards") or beside it ("ar"), or by the
     mean of these two ("both"): models that were trained apart make other mistakes."""
-    if choosing.rescore == "both":
-        own = judge(generator, pairs, replace(choosing, rescore="forwards"))
-        beside = judge(generator, pairs, replace(choosing, rescore="ar"))
+    if plan.rescore == "both":
+        own = judge(generator, pairs, replace(plan, rescore="forwards"))
+        beside = judge(generator, pairs, replace(plan, rescore="ar"))
         return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
-    scorer = generator.forwards if choosing.rescore == FORWARDS else generator.whole or generator
-    if choosing.rescore == "ar":
+    scorer = generator.forwards if plan.rescore == FORWARDS else generator.whole or generator
+    if plan.rescore == "ar":
         if generator.beside is None:
             raise PlanError(f"{generator.name} has no autoregressive model beside it to rescore with: give one")
         scorer = generator.beside()
     each = zip(scorer.score(pairs), pairs, strict=True)
-    return [choosing.of(score, len(target) + scorer.causal) for score, (_, target) in each]
+    return [plan.worth(score, len(target) + scorer.causal) for score, (_, target) in each]
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
@@ -96,7 +94,7 @@ def marginals(
     generator: Generator, batch: Batch, found: Found, where: Sequence[tuple[int, int]], plan: Plan
 ) -> list[float]:
     """log p(L|X) + log p(Y|L, X) of hypotheses (row, k), by paths of the plan's decoder that are forced to Y."""
-    model, decoder, samples, cost = generator.model, generator.decoder(plan), plan.choosing.samples, Cost()
+    model, decoder, samples, cost = generator.model, generator.decoder(plan), plan.samples, Cost()
     sizes = [len(batch.canvases[n].tokens) for n, _ in where]
     out = [batch.canvases[n].log_length for n, _ in where]
     widths = [len(batch.sources[n]) + AROUND + size for (n, _), size in zip(where, sizes, strict=True)]

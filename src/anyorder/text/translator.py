@@ -5,32 +5,24 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from torch import Tensor
 
 from anyorder.core import Cost, Length, Order, unroll
-from anyorder.errors import TextError
+from anyorder.errors import PlanError, TextError
+from anyorder.options import reason
+from anyorder.text import keywords
 from anyorder.text.batching import Progress, silent
 from anyorder.text.blanks import no_text
 from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
-from anyorder.text.plan import OPTIONS, WRITING, Plan, planned
+from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
-ONE = (
-    *WRITING,
-    "beam",
-    "positions",
-    "lengths",
-    "draft",
-    "rescore",
-    "normalise",
-    "samples",
-)  # options for those who look at one generation
 
 
 @dataclass
@@ -87,9 +79,15 @@ class Translator:
         return self._generators[direction]
 
     @overload
-    def translate(self, texts: str, to: str, **options: Any) -> Translation: ...
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, to: str, *, source: str | None = ..., plan: Plan | None = ..., traced: bool = ...,
+        scores: bool = ..., progress: Progress = ..., **options: Unpack[keywords.Translate]
+    ) -> Translation: ...  # fmt: skip
     @overload
-    def translate(self, texts: Sequence[str], to: str, **options: Any) -> list[Translation]: ...
+    def translate(
+        self, texts: Sequence[str], to: str, *, source: str | None = ..., plan: Plan | None = ..., traced: bool = ...,
+        scores: bool = ..., progress: Progress = ..., **options: Unpack[keywords.Translate]
+    ) -> list[Translation]: ...  # fmt: skip
 
     def translate(
         self,
@@ -101,7 +99,7 @@ class Translator:
         traced: bool = False,
         scores: bool = True,
         progress: Progress = silent,
-        **options: Any,
+        **options: Unpack[keywords.Translate],
     ) -> Translation | list[Translation]:
         """Translate one text or a list of texts into language `to`; lists come back in order.
 
@@ -110,8 +108,9 @@ class Translator:
         translation came about, in `trace`. Without `scores` one that is written from left to right and chosen
         from no others has none (NaN), which is faster.
         """
-        takes = (*ONE, "nbest") if traced else OPTIONS
-        made = planned("a traced translation" if traced else "translate", takes, plan, options)
+        made = planned("translate", plan, options)
+        if traced and made.polish:
+            raise PlanError(reason("trace", "polish"))
         many = [texts] if isinstance(texts, str) else list(texts)
         found = self._many(many, to, source, made, traced, scores, progress)
         return found[0] if isinstance(texts, str) else found
@@ -124,17 +123,19 @@ class Translator:
         source: str | None = None,
         plan: Plan | None = None,
         scores: bool = True,
-        **options: Any,
+        **options: Unpack[keywords.Translate],
     ) -> Iterator[Translation]:
         """Translations of a long stream, in order, in bounded memory."""
-        made, iterator, size = planned("translate_stream", OPTIONS, plan, options), iter(lines), FIRST_WINDOW
+        made, iterator, size = planned("translate", plan, options), iter(lines), FIRST_WINDOW
         while window := [line.rstrip("\r\n") for line in itertools.islice(iterator, size)]:
             yield from self._many(window, to, source, made, False, scores, silent)
             size = min(2 * size, WINDOW)
 
-    def stream(self, text: str, to: str, *, source: str | None = None, **options: Any) -> Iterator[Moment]:
+    def stream(
+        self, text: str, to: str, *, source: str | None = None, **options: Unpack[keywords.Stream]
+    ) -> Iterator[Moment]:
         """Watch one sentence being written at its most likely length: a `Moment` per step."""
-        plan = planned("stream", WRITING, None, options)
+        plan = planned("stream", None, options)
         generator = self.generator(to, source)
         inputs, problems = self._inputs([text], to, source)
         if problems:
@@ -151,10 +152,16 @@ class Translator:
             yield Moment(t, self._strings(tokens), written, self._text(tokens, to))
 
     def trace(
-        self, text: str, to: str, *, source: str | None = None, plan: Plan | None = None, **options: Any
+        self,
+        text: str,
+        to: str,
+        *,
+        source: str | None = None,
+        plan: Plan | None = None,
+        **options: Unpack[keywords.Trace],
     ) -> Trace:
         """How the best translation of `text` came about, step by step, with alternatives."""
-        made = planned("trace", ONE, plan, options)
+        made = planned("trace", plan, options)
         found = self._many([text], to, source, made, True, True, silent)[0]
         if found.trace is None:
             raise TextError(found.error or f"nothing to translate in {text!r}")
@@ -205,7 +212,7 @@ class Translator:
         """All that a translation is chosen from: for each text its target lengths, likeliest first, each with its
         hypotheses. `lengths` gives every text one target length of its own instead.
         """
-        made = planned("candidates", ONE, plan, {})
+        made = planned("trace", plan, {})
         inputs, problems = self._inputs(texts, to, source)
         for n, problem in problems.items():
             raise TextError(f"text {n + 1}: {problem}")
@@ -229,7 +236,7 @@ class Translator:
         generator = self.generator(to, source)
         found = generator.generate(list(inputs.values()), plan, keep=traced, scores=scores, progress=progress)
         for n, hypotheses in zip(inputs, found, strict=True):
-            best = self._best(hypotheses, plan.choosing.nbest, to)
+            best = self._best(hypotheses, plan.nbest, to)
             trace = self._traced(best[0], texts[n], inputs[n], self.direction(to, source)) if traced and best else None
             out[n] = replace(out[n], hypotheses=best, trace=trace)
         return out

@@ -6,25 +6,23 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal, overload
+from typing import Any, Unpack, overload
 
 from torch import Tensor
 
-from anyorder.core import Cost, Decoder, unroll
+from anyorder.core import Cost, unroll
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
+from anyorder.options import Unknown, defaults, number
+from anyorder.text import keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
-from anyorder.text.checks import whole_number
 from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
 from anyorder.text.effort import estimate, expected
 from anyorder.text.generator import Generator
-from anyorder.text.plan import WRITING, Plan, planned
+from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
 from anyorder.text.rows import Canvas, Input, Whole
 from anyorder.traces.trace import Trace
-
-Unknown = Literal["refuse", "allow"]  # a text with symbols that the vocabulary lacks
-MANY = (*WRITING, "beam", "positions")  # options for those who write several fillings
 
 
 @dataclass
@@ -46,32 +44,38 @@ class Writer:
         return self.generator.cost
 
     @overload
-    def fill(self, texts: str, n: int = 5, **options: Any) -> list[Filling]: ...
+    def fill(  # type: ignore[overload-overlap]
+        self, texts: str, n: int = 5, **options: Unpack[keywords.Fill]
+    ) -> list[Filling]: ...
     @overload
-    def fill(self, texts: Sequence[str], n: int = 5, **options: Any) -> list[list[Filling]]: ...
+    def fill(self, texts: Sequence[str], n: int = 5, **options: Unpack[keywords.Fill]) -> list[list[Filling]]: ...
 
-    def fill(self, texts: str | Sequence[str], n: int = 5, **options: Any) -> list[Filling] | list[list[Filling]]:
+    def fill(
+        self, texts: str | Sequence[str], n: int = 5, **options: Unpack[keywords.Fill]
+    ) -> list[Filling] | list[list[Filling]]:
         """Fill every mask of a text jointly; the n best fillings by joint probability. The rest stays as it was typed.
 
         Options are what makes a decoder (order, steps, …), beam and positions; the default writes the surest position
         first, with a beam of max(n, 8).
         """
-        whole_number("n", n)
-        plan = planned("fill", MANY, None, {"order": "negent", "beam": max(n, 8), **options})
+        number("n", n)
+        plan = planned("fill", None, options, beam=max(n, 8))
         many = [texts] if isinstance(texts, str) else list(texts)
         blanks = [self._blanks(text) for text in many]
         found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(blanks, plan)]
         return found[0] if isinstance(texts, str) else found
 
-    def infill(self, text: str, length: int | Iterable[int] = range(1, 6), n: int = 1, **options: Any) -> list[Filling]:
+    def infill(
+        self, text: str, length: int | Iterable[int] = range(1, 6), n: int = 1, **options: Unpack[keywords.Infill]
+    ) -> list[Filling]:
         """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score. What stands
         outside the gaps stays as it was typed.
 
         The score is the mean pseudo log-likelihood of the whole text, so that lengths compare and what follows the gap
         counts. Options are those of `fill`.
         """
-        whole_number("n", n)
-        plan = planned("infill", MANY, None, {"order": "negent", "beam": max(n, 4), **options})
+        number("n", n)
+        plan = planned("infill", None, options, beam=max(n, 4))
         lengths = [length] if isinstance(length, int) else list(dict.fromkeys(length))
         gaps = text.count(GAP)
         if not gaps:
@@ -85,16 +89,17 @@ class Writer:
         ranked = [replace(f, score=float(s.sum()) / max(1, len(s))) for f, s in zip(fillings, scores, strict=True)]
         return sorted(ranked, key=lambda f: -f.score)[:n]
 
-    def generate(self, length: int, n: int = 1, prompt: str = "", **options: Any) -> list[Filling]:
+    def generate(
+        self, length: int, n: int = 1, prompt: str = "", **options: Unpack[keywords.Generate]
+    ) -> list[Filling]:
         """n texts of `length` tokens after `prompt`. Sampled by default: order random, temperature 1.
 
         Options are those of `fill`; a beam needs temperature 0.
         """
-        whole_number("n", n)
+        number("n", n)
         if length < 1:
             raise TextError(f"length must be at least 1, got {length}")
-        drawn = {} if isinstance(options.get("order"), Decoder) else {"temperature": 1.0}  # a Decoder has its own
-        plan = planned("generate", MANY, None, {"order": "uniform", **drawn, **options})
+        plan = planned("generate", None, options)
         self._expect(plan, n, length, len(prompt))
         ids = self._given(prompt) if prompt else []
         start, end = self._wrap(ids)
@@ -152,9 +157,9 @@ class Writer:
         known = usual_letters(scorer.letters) if letters is None else letters
         return list(scorer.stream(single_substitutions(wild_type, where, known, offset)))
 
-    def stream(self, text: str, **options: Any) -> Iterator[Moment]:
+    def stream(self, text: str, **options: Unpack[keywords.Stream]) -> Iterator[Moment]:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
-        plan = planned("stream", WRITING, None, {"order": "negent", **options})
+        plan = planned("stream", None, options, order=defaults("fill")["order"])
         blanks, decoder = self._blanks(text), self.generator.decoder(plan)
         canvas = self._canvas(blanks)
         expected(self.generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
@@ -164,9 +169,9 @@ class Writer:
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, blanks.filled(self._new(canvas, tokens), self.tokenizer))
 
-    def trace(self, text: str, **options: Any) -> Trace:
+    def trace(self, text: str, **options: Unpack[keywords.Stream]) -> Trace:
         """How the masks of a text are filled greedily, step by step, with alternatives; options as in `stream`."""
-        plan = planned("trace", WRITING, None, {"order": "negent", **options})
+        plan = planned("stream", None, options, order=defaults("fill")["order"])
         blanks = self._blanks(text)
         canvas = self._canvas(blanks)
         (best,) = self.generator.generate([self._input(canvas)], plan, keep=True)[0]

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request
 from pydantic import Field, ValidationError
 
+from anyorder.options import known
 from anyorder.serve.answers import Json
 from anyorder.serve.how import Asked, HowMany, Text, Texts, plan
 from anyorder.serve.language import NAMES, detect
@@ -17,7 +18,7 @@ from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.results import Translation
 from anyorder.text.translator import Translator
-from anyorder.text.writing import FORWARDS
+from anyorder.text.words import FORWARDS
 
 FIELDS = 100  # of a form
 
@@ -86,7 +87,7 @@ def routes(server: Server) -> APIRouter:
         _check(server, texts, asked.alternatives)
         model = translator(asked.source, asked.target)
         lines = [text.splitlines() or [""] for text in texts]
-        made = plan(asked, server.limits, nbest=asked.alternatives + 1, **_beam(model, asked, server.limits.beam))
+        made = plan(asked, nbest=asked.alternatives + 1, **_beam(model, asked))
         request.scope["notes"]["texts"] = texts
 
         def work() -> list[tuple[list[Translation], dict[str, float]]]:
@@ -146,11 +147,13 @@ def _check(server: Server, texts: list[str], alternatives: int) -> None:
         raise wrong(f"alternatives is a whole number from 0 to {server.limits.samples - 1}", "alternatives")
 
 
-def _beam(model: Translator, asked: Ask, most: int) -> dict[str, int]:
+def _beam(model: Translator, asked: Ask) -> dict[str, int]:
     """Where a text is written to its own end there is one of it, and others only beside it in a beam."""
     single = model.causal or (hasattr(model.model, FORWARDS) and asked.order in (None, FORWARDS))
     return (
-        {"beam": min(asked.alternatives + 1, most)} if asked.alternatives and single and not asked.temperature else {}
+        {"beam": min(asked.alternatives + 1, int(known()["beam"].about.served or 1))}
+        if asked.alternatives and single and not asked.temperature
+        else {}
     )
 
 

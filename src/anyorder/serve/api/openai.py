@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
+from anyorder.options import known, takes
 from anyorder.serve.answers import Json, event, shape
 from anyorder.serve.api.openai_fields import Chat, Common, Completion, check
 from anyorder.serve.api.ours import STREAMED
@@ -37,7 +38,7 @@ class Asking:
     @property
     def rows(self) -> int:
         """Sentences that it counts for."""
-        each = self.wanted.n if self.wanted.plan.writing.temperature else 1
+        each = self.wanted.n if self.wanted.plan.temperature else 1
         return len(self.prompts) * each * (self.wanted.tokens or 16 if self.suffix else 1)
 
     def write(self, prefix: Prefix | None = None) -> list[tuple[list[Choice], int]]:
@@ -115,14 +116,14 @@ def routes(server: Server) -> APIRouter:
         if isinstance(model, Translator) and suffix:
             raise wrong(f"{model.name} translates: what comes after it has no meaning, leave out suffix", "suffix")
         if not isinstance(model, Translator):
-            for name in ("to", "from_", "lengths", "draft", "rescore"):
-                if getattr(asked, name) is not None:
+            for name in ("to", "from_", *(option for option in known() if option not in takes("generate"))):
+                if getattr(asked, name, None) is not None:
                     raise wrong(f"{model.name} is a language model: leave out {name.strip('_')}", name.strip("_"))
         if asked.top_p == 1:
             asked = asked.model_copy(update={"top_p": None})  # all of them: says nothing
         stop = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
         n = asked.n or 1
-        made = plan(asked, server.limits, **_defaults(model, asked, n, suffix))
+        made = plan(asked, **_defaults(model, asked, n, suffix))
         return Asking(asked, model, prompts, suffix, Wanted(made, n, tokens, stop, top), chat)
 
     async def answer(request: Request, made: Asking) -> Response:

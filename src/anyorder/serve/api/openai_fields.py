@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from anyorder.serve.how import Asked, HowMany, Number, Seed, Text, Texts
+from anyorder.serve.how import Asked, HowMany, Number, Text, Texts
 from anyorder.serve.limits import Limits
 from anyorder.serve.refusal import wrong
 
@@ -36,8 +36,6 @@ class Common(HowMany):
     stream: bool | None = Field(None, description="Send the finished beginning as it grows.")
     stream_options: StreamOptions | None = None
     temperature: Number | None = Field(None, description="0 takes the likeliest. Left out: 0 for translation, else 1.")
-    top_p: Number | None = None
-    seed: Seed | None = None
     user: Text | None = None
     response_format: dict[str, Any] | None = Field(None, description="Text; nothing else can be asked for yet.")
     to: Text | None = Field(None, examples=["en"], description="The language to translate into, where it is not clear.")
@@ -118,8 +116,6 @@ def check(asked: Common, limits: Limits, tokens: int | None, top: int | None) ->
             raise wrong(f"{name} is a whole number from 1 to {most}, got {value}", name)
     if top is not None and not 0 <= top <= TOP:
         raise wrong(f"log p of at most {TOP} symbols beside each is known, asked for {top}", "logprobs")
-    if asked.top_p is not None and not 0 < asked.top_p <= 1:
-        raise wrong("top_p is a number above 0, at most 1", "top_p")
     stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     if not all(stops):
         raise wrong("a stop sequence cannot be empty", "stop")

@@ -14,11 +14,11 @@ from starlette.responses import Response, StreamingResponse
 from anyorder.serve.answers import Json, event, shape
 from anyorder.serve.canvases import Item, from_items, from_text
 from anyorder.serve.follow import Steps
-from anyorder.serve.how import Asked, How, HowMany, Text, Texts, options, plan
+from anyorder.serve.how import Asked, How, HowShown, Text, Texts, options, plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import GAP
-from anyorder.text.plan import Plan
+from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
@@ -55,7 +55,7 @@ class Score(Asked):
     to: Text | None = Field(None, examples=["en"])
 
 
-class Watch(HowMany):
+class Watch(HowShown):
     """A text whose writing is watched: a source to translate, or a text with masks."""
 
     model: Text | None = None
@@ -86,8 +86,8 @@ def routes(server: Server) -> APIRouter:
         if isinstance(model, Writer):
             if asked.source is not None or asked.to is not None:
                 raise wrong(f"{model.name} is a language model: it has no source and one language", "source")
-            plan(asked, limits)
-            words = options(asked, limits)
+            plan(asked)
+            words = options(asked)
 
             def filled() -> list[Filling]:
                 fits(model, asked.text)
@@ -97,7 +97,7 @@ def routes(server: Server) -> APIRouter:
             return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
         if asked.source is None or asked.to is None:
             raise wrong(f"{model.name} translates: give the source of the text, and `to`, its language", "source")
-        made = plan(asked, limits, **({} if asked.beam or asked.temperature else {"beam": max(asked.n, 4)}),
+        made = plan(asked, **({} if asked.beam or asked.temperature else {"beam": max(asked.n, 4)}),
                     nbest=asked.n, order=asked.order or "negent")  # fmt: skip
         source, to = asked.source, asked.to
         work = lambda: _filled(model, source, from_text(model, asked.text, to), to, made)  # noqa: E731
@@ -117,9 +117,9 @@ def routes(server: Server) -> APIRouter:
             raise wrong(f"the text has {gaps} gaps, and {limits.gaps} are allowed", "text")
         if (canvases := asked.longest**gaps) > limits.sentences:
             raise wrong(f"{canvases} canvases would be tried, and {limits.sentences} are allowed", "longest")
-        plan(asked, limits)
+        plan(asked)
         lengths = range(1, asked.longest + 1)
-        words = options(asked, limits)
+        words = options(asked)
 
         def infilled() -> list[Filling]:
             fits(model, asked.text, asked.longest * gaps)
@@ -179,19 +179,19 @@ def routes(server: Server) -> APIRouter:
         check(asked.text)
         model = server.model(asked.model)
         if isinstance(model, Writer):
-            for name in ("to", "from_", "canvas", "lengths", "draft", "rescore", "beam", "positions"):
+            for name in ("to", "from_", "canvas"):
                 if getattr(asked, name) is not None:
                     raise wrong(f"{model.name} writes on the text's own masks: leave out {name.strip('_')}", name)
-            words = {"order": "negent"} | options(asked, limits)
+            words = options(asked)
 
             def traced(_: Plan) -> Trace:
                 fits(model, asked.text)
                 return model.trace(asked.text, **words)
 
-            return plan(asked, limits), traced
+            return planned("stream", None, words), traced
         if asked.to is None:
             raise wrong("say which language to translate into: `to`", "to")
-        made, to, canvas = plan(asked, limits), asked.to, asked.canvas
+        made, to, canvas = plan(asked), asked.to, asked.canvas
         if canvas is not None and asked.lengths is not None and asked.lengths > 1:
             raise wrong("the canvas has its length: leave out lengths", "lengths")
 
@@ -236,7 +236,7 @@ def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, ma
             "tokens": model.tokenizer.tokens([h.ids[i] for i in where]), "ids": [h.ids[i] for i in where],
             "logp": sum(h.logp[i] for i in where), "score": h.score,
         }
-        for h in ranked(found)[: made.choosing.nbest]
+        for h in ranked(found)[: made.nbest]
     ]  # fmt: skip
 
 

@@ -1,0 +1,383 @@
+"""Every option is declared here, once: type, default, bounds, its sentence of help, and the tasks that it belongs to.
+
+Python's keywords, the command line, the server's request bodies and the tables in the docs all follow.
+
+To add an option of writing, searching or choosing:
+
+1. Add one field to `Options`. `without` names each task that cannot use it, with the reason and what to use instead.
+2. Run `python scripts/make_docs.py`, which writes `text/keywords.py` (types for editors and mypy) and the docs.
+3. Use it: a `Plan` has it as an attribute (text/plan.py makes a Decoder of the core from it).
+
+An option of loading a model is one field of `Loading`, and used in text/load.py. Where a front end cannot offer an
+option, `HOLES` says why; tests/test_options.py walks tasks × options × front ends and accepts no other gap.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from anyorder.errors import PlanError
+
+Conditionals = Literal["visible", "masked"]
+Rescore = Literal["written", "path", "pll", "forwards", "ar", "both", "marginal"]
+Normalise = Literal["mean", "sum"]
+Unknown = Literal["refuse", "allow"]
+Task = Literal["translate", "trace", "fill", "infill", "generate", "stream"]
+TASKS: dict[Task, str] = {
+    "translate": "translations of texts, the best first",
+    "trace": "how one translation comes about, and all that it was chosen from",
+    "fill": "the masks of a text, filled jointly",
+    "infill": "gaps of unknown length, filled",
+    "generate": "new texts",
+    "stream": "one text, watched while it is written",
+}
+MOST = 2**40  # the largest whole number that an option may have
+WORDS = 200  # characters that an option given as text may have over HTTP
+PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
+
+
+class Told(str):
+    """A default that the task computes, in words."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class About:
+    """What is declared of an option beside its type and default."""
+
+    help: str
+    told: str = ""  # the default in words, where it is None
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # task → its own default, or `Told` in words
+    without: Mapping[str, str] = field(default_factory=dict)  # task that cannot use it → why, and what to do instead
+    flags: tuple[str, ...] = ()  # more names on the command line
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # task → names on its command line alone
+    least: float = 0
+    above: bool = False  # more than `least`, not equal to it
+    most: float = MOST
+    served: float | None = None  # the most that the server accepts
+    causal: bool = False  # acts where a text is written from left to right to its own end, too
+    words: bool = False  # on the command line and over HTTP it is text, whatever Python accepts
+    python: str = ""  # its type in Python, where that differs
+    read: Callable[[str], Any] = str  # text → the value that it stands for
+    panel: str = PLAN
+
+
+def option(default: Any, help: str, **about: Any) -> Any:
+    """A field of `Options` or `Loading`."""
+    return field(default=default, metadata={"about": About(help, **about)})
+
+
+def _steps(text: str) -> int | str:
+    return int(text) if text.isdecimal() and len(text) < 20 else text
+
+
+FILLING = ("fill", "infill", "generate", "stream")
+GIVEN = dict.fromkeys(FILLING, "the length is given")
+ALONE = {"stream": "one hypothesis is followed"}
+JUDGED = dict.fromkeys(FILLING, "no candidates are compared by it; score(texts) gives pseudo log-likelihoods")
+COUNTED = {
+    "trace": "it shows the best one; candidates() gives all of them",
+    "stream": "it shows the writing of one text",
+}
+
+
+class Declared:
+    """A set of options, each a field made by `option`, each checked when an object is made."""
+
+    def __post_init__(self) -> None:
+        for name, one in self.known().items():
+            value = one.value(getattr(self, name))
+            object.__setattr__(self, name, value)
+            one.check(name, value)
+
+    @classmethod
+    def known(cls) -> Mapping[str, Option]:
+        """Every option by its name."""
+        return known(cls)  # type: ignore[arg-type]  # a class can be hashed
+
+    @property
+    def changed(self) -> list[str]:
+        """The options that differ from their defaults."""
+        return [name for name, one in self.known().items() if getattr(self, name) != one.default]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Declared):
+    """Everything that a user may choose about a generation."""
+
+    order: Any = option(
+        None,
+        "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
+        "learned, learned-count (which decides how many at once, too), a sum of features such as 'negent + 0.9*logp', "
+        "or a recipe such as 'mask-predict(10)'. forwards is from left to right to an end of its own, for a model that "
+        "contains an autoregressive one. Several, as in 'easy-first | left2right', give candidates that --rescore "
+        "compares.",
+        told="the model's own (de-en: forwards); easy-first beside --count, --steps or --among",
+        defaults={"fill": "negent", "infill": "negent", "generate": "uniform"},
+        flags=("-O",), words=True, python="str | Order | Decoder | None",
+    )  # fmt: skip
+    count: str | int | None = option(
+        None,
+        "How many positions per step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
+        "factor(1), entropy-bound(0.1), whole; with learned-count above(2) to write fewer at once, or above(-2), more.",
+        told="1; constant with --steps; learned-count's own", least=1, words=True,
+    )  # fmt: skip
+    steps: int | str | None = option(
+        None, "Number of steps T, or 2L: twice over everything.",
+        told="L", least=1, served=256, words=True, read=_steps,
+    )  # fmt: skip
+    among: str | None = option(
+        None, "Which positions may be chosen: masked, everywhere, revisit, block(8), dilated(16).",
+        told="masked; everywhere with --count anneal", words=True,
+    )  # fmt: skip
+    conditionals: Conditionals = option(
+        "visible",
+        "How an order sees a written position: as it stands (one pass per step), or masked, as in the paper (a pass "
+        "per position).",
+    )
+    beam: int = option(
+        1, "K, hypotheses kept.", defaults={"fill": Told("max(n, 8)"), "infill": Told("max(n, 4)")}, without=ALONE,
+        least=1, served=8, causal=True,
+    )  # fmt: skip
+    positions: int = option(1, "K′, positions tried per hypothesis.", without=ALONE, least=1, served=8)
+    lengths: int = option(4, "Target lengths tried.", without=GIVEN, least=1, served=8)
+    draft: bool = option(
+        False,
+        "Try the lengths nearest to that of a draft, which the model writes first from left to right, not those of "
+        "p(L|X): for a model that contains an autoregressive one.",
+        without=GIVEN,
+    )
+    rescore: Rescore | None = option(
+        None,
+        "What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, pseudo "
+        "log-likelihood, log p from left to right by the same model (forwards) or by the autoregressive one beside it "
+        "(ar), the mean of these two (both), or log p(Y|X) over sampled paths (marginal).",
+        told="forwards, where the model contains an autoregressive one and candidates are compared; else written",
+        without=JUDGED,
+        causal=True,
+    )
+    normalise: Normalise = option(
+        "mean",
+        "Compare candidates by their score divided by their length (mean), or as it is (sum): the paper's Eq. 4 with "
+        "--rescore path, its choice of a length with --rescore pll.",
+        without=JUDGED,
+        causal=True,
+    )
+    samples: int = option(
+        16, "Paths from which --rescore marginal estimates.", without=JUDGED, least=1, served=16, causal=True
+    )
+    polish: int = option(
+        0,
+        "Rounds of local search: parts of the best candidate are written anew, and kept if --rescore (forwards, ar or "
+        "pll) prefers the result.",
+        without={
+            **dict.fromkeys(FILLING, "there is no score of whole candidates to improve"),
+            "trace": "a polished text joins parts of many generations: there is no single one to show",
+        },
+        served=4,
+        causal=True,
+    )
+    temperature: float = option(
+        0.0, "Of symbols; 0 takes the likeliest.", defaults={"generate": 1.0}, served=100, causal=True
+    )
+    order_temperature: float = option(0.0, "Of positions; 0 takes the best.", served=100)
+    top_k: int | None = option(None, "Sample among the k likeliest symbols.", least=1, causal=True)
+    top_p: float | None = option(None, "Sample among the likeliest symbols of mass p.", above=True, most=1, causal=True)
+    seed: int = option(0, "The same seed gives the same text.", least=-(2**63), most=2**63 - 1, causal=True)
+    nbest: int = option(
+        1, "Texts per input, the best first.", defaults={"fill": 5, "infill": 3}, without=COUNTED,
+        flags=("-n",), aliases={"generate": ("--number",)}, least=1, panel=SHOW, causal=True,
+    )  # fmt: skip
+    most_passes: int = option(
+        100_000, "Refuse what would take more passes than this a text.", least=1, panel=SPEED, causal=True
+    )
+    most_memory: float = option(
+        2.0, "Refuse what would take more gigabytes a text.", above=True, panel=SPEED, causal=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loading(Declared):
+    """How a model is loaded: for Python's `load`, and for every command that loads one."""
+
+    beside: Any = option(
+        None, "The autoregressive model that --rescore ar and both ask: a folder, or a shipped one.",
+        told="the one beside the model, FOLDER-ar", words=True, python="str | Path | None", panel=PLAN,
+        without={"language": "it is for anyorder's own translation models"},
+    )  # fmt: skip
+    int8: bool = option(
+        False, "Round matrix products to 8 bits: not exact, but faster.", panel=SPEED,
+        without={"language": "it is for anyorder's own translation models"},
+    )  # fmt: skip
+    compiled: bool = option(
+        False, "Use torch.compile, not our kernels: slow to start, for long inputs.", panel=SPEED,
+        without={"language": "it is for anyorder's own translation models"},
+    )  # fmt: skip
+    diffusion: bool = option(
+        False, "The model is a diffusion LM (LLaDA, Dream …).", panel="",
+        without={"translation": "it is for language models that denoise masks"},
+    )  # fmt: skip
+    unknown: Unknown = option(
+        "refuse",
+        "A text with symbols that the vocabulary lacks: refuse it, or allow it, the model reading its unknown symbol.",
+        panel="", without={"translation": "anyorder's own models know every character"},
+    )  # fmt: skip
+
+
+# Gaps that are meant: (front end or command, option) → why, and what stands for it there. Everything else is offered.
+# A front end is python, http, or a command; "python fill" is one task of it.
+HOLES: dict[tuple[str, str], str] = {
+    ("http", "nbest"): "each dialect has a field of its own: n, alternatives or top_k",
+    ("http", "most_passes"): "the server decides what a request may cost, by its limits and its deadline",
+    ("http", "most_memory"): "the server decides what a request may cost, by its limits and its deadline",
+    ("python fill", "nbest"): "the argument n says how many",
+    ("python infill", "nbest"): "the argument n says how many",
+    ("python generate", "nbest"): "the argument n says how many",
+    ("python", "diffusion"): "load has kind='diffusion'",
+    ("evaluate", "nbest"): "the best translation of each sentence is compared with its reference",
+    ("map", "beside"): "workers load the model that lies beside the other as FOLDER-ar",
+    ("map", "compiled"): "torch.compile takes longer to start than a shard does",
+    ("serve", "beside"): "a server loads the model that lies beside each of its models as FOLDER-ar",
+    ("serve", "compiled"): "requests of all shapes arrive, and torch.compile starts anew for each",
+    ("score", "beside"): "a score asks one model: name it with --model",
+    ("serve", "diffusion"): "a model is served as its folder says",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option, as everything that shows or checks it needs it."""
+
+    type: Any
+    default: Any
+    about: About
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types it may have, without None."""
+        whole = get_origin(self.type) in (Literal, tuple)
+        kinds = (self.type,) if whole else get_args(self.type) or (self.type,)
+        return tuple(kind for kind in kinds if kind is not type(None))
+
+    @property
+    def listed(self) -> bool:
+        """Does it take several texts?"""
+        return any(get_origin(kind) is tuple for kind in self.kinds)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words that it may be, where these are all."""
+        return next((get_args(kind) for kind in self.kinds if get_origin(kind) is Literal), ())
+
+    @property
+    def said(self) -> Any:
+        """Its type on the command line."""
+        if self.listed:
+            return list[str] | None
+        return str | None if self.about.words else self.type
+
+    def of(self, task: str) -> tuple[Any, str]:
+        """(default, the same in words where it is no plain value) in a task."""
+        own = self.about.defaults.get(task, self.default)
+        return (None, str(own)) if isinstance(own, Told) else (own, self.about.told if own is None else "")
+
+    def value(self, given: Any) -> Any:
+        """What was given, in the form that a plan keeps."""
+        if isinstance(given, str):
+            return (given,) if self.listed else self.about.read(given)
+        return tuple(given) if self.listed and isinstance(given, (list, tuple)) else given
+
+    def check(self, name: str, value: Any, served: bool = False) -> None:
+        """Refuse a value that nothing could use, in a sentence; `served`: also one beyond the server's limit."""
+        kinds, about = self.kinds, self.about
+        text = isinstance(value, str)
+        if value is None and self.default is None:
+            return
+        if served and text and len(value) > WORDS:
+            raise PlanError(f"{name} may have {WORDS} characters, not {len(value):,}")
+        if self.type is Any:
+            return
+        if self.listed:
+            if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):
+                raise PlanError(f"{name} is a text or a list of texts, not {value!r}")
+        elif self.choices:
+            if value not in self.choices:
+                said = self.choices
+                which = " or ".join(said) if len(said) == 2 else f"one of {', '.join(said)}"
+                raise PlanError(f"{name} is {which}; got {value!r}")
+        elif bool in kinds:
+            if not isinstance(value, bool):
+                raise PlanError(f"{name} is True or False, not {value!r}")
+        elif str in kinds and (text or int not in kinds):
+            if not text:
+                raise PlanError(f"{name} is text, not {value!r}")
+        elif int in kinds or float in kinds:
+            most = about.most if about.served is None or not served else min(about.most, about.served)
+            number(name, value, about.least, about.above, whole=int in kinds, most=most)
+
+
+def number(
+    name: str, value: Any, least: float = 1, above: bool = False, whole: bool = True, most: float = MOST
+) -> None:
+    """Refuse what is not a number from `least` to `most`, in a sentence; `whole`: nor may it have a fraction."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral if whole else numbers.Real):
+        raise PlanError(f"{name} is a {'whole ' * whole}number, not {value!r}")
+    checked: Any = value
+    value = int(checked) if whole else float(checked)
+    if math.isfinite(value) and (least < value if above else least <= value) and value <= most:
+        return
+    limit = (
+        f"at most {most:,}"
+        if math.isfinite(value) and value > most
+        else f"{'above' if above else 'at least'} {least:g}"
+    )
+    raise PlanError(f"{name} must be {limit}{'' if whole else ', and finite'}; got {value}")
+
+
+@cache
+def known(of: type = Options) -> Mapping[str, Option]:
+    """Every option by its name."""
+    hints = get_type_hints(of)
+    return {f.name: Option(hints[f.name], f.default, f.metadata["about"]) for f in fields(of)}
+
+
+@cache
+def takes(task: str, of: type = Options) -> Mapping[str, Option]:
+    """The options that a task (of `Loading`: a kind of model) uses."""
+    return {name: one for name, one in known(of).items() if task not in one.about.without}
+
+
+def offered(front: str, task: str, of: type = Options) -> Mapping[str, Option]:
+    """The options of a task that a front end offers."""
+    return {name: one for name, one in takes(task, of).items() if hole(front, task, name) is None}
+
+
+def hole(front: str, task: str, name: str) -> str | None:
+    """Why a front end does not offer an option of a task; None: it does."""
+    return HOLES.get((front, name), HOLES.get((f"{front} {task}", name)))
+
+
+def defaults(task: str) -> dict[str, Any]:
+    """The defaults of a task where they differ from those of every task."""
+    own = ((name, one.of(task)[0], one.default) for name, one in takes(task).items())
+    return {name: value for name, value, general in own if value is not None and value != general}
+
+
+def reason(task: str, name: str) -> str:
+    """Why a task has no use for an option, as a sentence."""
+    why = known()[name].about.without[task]
+    return f"{task} has no use for {name}: {why} (leave {name} out)"
+
+
+def misspelt(name: str, of: type = Options) -> PlanError:
+    """The error for a name that no option has."""
+    near, what = difflib.get_close_matches(name, known(of), 1), "option" if of is Options else "option of loading"
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return PlanError(f"no {what} {name!r}; {hint}there are {', '.join(known(of))}")
