@@ -86,10 +86,13 @@ class Hashed:
         u = uniform(hidden, torch.arange(self.vocabulary + 1))  # <mask> has a logit, as in real models
         return (self.sharpness * (u / (1 - u)).log()).float()
 
-    def log_p(self, tokens: list[int], i: int) -> Tensor:
-        """log p over the symbols at position i of one canvas, <mask> left out: an independent reading, (V,) float64."""
+    def log_p(self, tokens: list[int], i: int, own: bool = False) -> Tensor:
+        """log p over the symbols at position i of one canvas, <mask> left out: an independent reading, (V,) float64.
+
+        `own`: with <mask> among them, (V + 1,).
+        """
         states = self.hidden(NoContext(), torch.tensor([tokens]))
-        return self.logits(states[0, i : i + 1])[0, : self.vocabulary].double().log_softmax(-1)
+        return self.logits(states[0, i : i + 1])[0, : self.vocabulary + own].double().log_softmax(-1)
 
 
 def sentences(model: Hashed, lengths: list[int], seed: int = 0) -> tuple[Key, State]:

@@ -16,6 +16,7 @@ from anyorder.recipes import (
     annealed,
     autoregressive,
     constant_time,
+    dream,
     every,
     fast_dllm,
     klass,
@@ -76,6 +77,7 @@ COSTS = {
     "constant-time": (4, 4, 20),
     "mask-predict": (4, 4, 20),
     "llada": (4, 4, 20),
+    "dream": (4, 4, 23),
     "fast-dllm": (7, 7, 35),
     "fast-dllm-factor": (5, 5, 25),
     "entropy-bounded": (7, 7, 35),
@@ -123,7 +125,8 @@ def greedy(model: Hashed, y: list[int], at: list[int]) -> list[int]:
 
 
 def confidences(model: Hashed, y: list[int]) -> dict[int, float]:
-    return {i: float(model.log_p(y, i).max()) for i, v in enumerate(y) if v == model.mask_id}
+    """Of the best symbol that can be written, by the model's own distribution, <mask> in it."""
+    return {i: float(model.log_p(y, i, own=True)[:-1].max()) for i, v in enumerate(y) if v == model.mask_id}
 
 
 def run(model: Hashed, length: int, decoder: Decoder) -> list[int]:
@@ -181,6 +184,41 @@ def test_llada(steps: int, size: int) -> None:
             c = {i: v for i, v in confidences(model, y).items() if start <= i < start + size}
             y = greedy(model, y, sorted(c, key=lambda i: -c[i])[:k])
     assert run(model, length, llada(steps, size)) == y
+
+
+JUDGES = {
+    "entropy": lambda p: float((p * p.log()).sum()),
+    "maskgit_plus": lambda p: float(p[0]),
+    "topk_margin": lambda p: float(p[0] - p[1]),
+}
+
+
+@pytest.mark.parametrize("algorithm", JUDGES)
+def test_dream(algorithm: str) -> None:
+    """Its schedule; judged by the 3 best symbols, <mask> among them: where that is the best, nothing is written."""
+    model, lost = Hashed(sharpness=1.0), 0
+    decoders = {(steps, length): dream(steps, algorithm) for steps, length in [(4, 11), (9, 9), (3, 8)]}
+    for (steps, length), decoder in decoders.items():
+        y, times = [model.mask_id] * length, torch.linspace(1, 1e-3, steps + 1)
+        for s in range(steps):
+            blank = [i for i, v in enumerate(y) if v == model.mask_id]
+            best = {i: model.log_p(y, i, own=s < steps - 1).topk(3) for i in blank}
+            judged = {i: JUDGES[algorithm](b.values.softmax(-1)) for i, b in best.items()}
+            k = int(len(blank) * (1 - times[s + 1] / times[s])) if s < steps - 1 else len(blank)
+            chosen = sorted(blank, key=lambda i: -judged[i])[:k]
+            y = [int(best[i].indices[0]) if i in chosen else v for i, v in enumerate(y)]
+            lost += sum(y[i] == model.mask_id for i in chosen)
+        symbols = replace(decoder.symbols, top_k=3)
+        assert run(model, length, replace(decoder, symbols=symbols)) == y and model.mask_id not in y
+    assert lost
+
+
+def test_dream_by_chance() -> None:
+    """`origin` takes each mask with probability 1 − s/t, here 1/4 of 4,000 at first."""
+    model = Hashed()
+    first, *_, last = unroll(model, NoContext(), masks(model, 4000), dream(4, "origin"))
+    assert abs(int(first.z.sum()) - 999) < 5 * math.sqrt(4000 * 0.25 * 0.75)
+    assert not last.state.masked.any()
 
 
 def test_fast_dllm() -> None:

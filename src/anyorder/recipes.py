@@ -26,6 +26,7 @@ from anyorder.core import (
     chance,
     confidence,
     constant,
+    diffusion,
     dilated,
     entropy_bound,
     even,
@@ -45,6 +46,7 @@ from anyorder.core import (
     revisit,
     rightmost,
     sampler,
+    shares,
     stale,
     threshold,
     whole,
@@ -126,20 +128,39 @@ def mask_predict(T: int) -> D:
     return D(C(stale, anneal(T), everywhere), steps=T)
 
 
-# What came since.
+# What came since. Diffusion LMs' own rules read the model's own probabilities, <mask> among them.
+OWN = Symbols(renormalise=False)
+
+
 def llada(T: int, size: int = 32) -> D:
     """The most confident of each block, its masks divided evenly over T steps per block (Nie et al. 2025)."""
-    return D(C(confidence, even(T), block(size)))
+    return D(C(confidence, even(T), block(size)), OWN)
+
+
+def dream(T: int, algorithm: str = "entropy") -> D:
+    """⌊m·(1 − s/t)⌋ of m masks a step, the best by entropy, maskgit_plus, topk_margin or origin (Ye et al. 2025).
+
+    They are judged by what symbols are drawn from, the 50 most probable, as its code has it.
+    """
+    symbols = Symbols(top_k=50, drawn=True, meanwhile=True)
+    if algorithm == "origin":  # every mask with the probability 1 − s/t
+        return D(C(random, chance("origin", shares(T))), symbols, steps=T)
+    if algorithm not in DREAM:
+        raise ValueError(f"the algorithm of dream is {', '.join(DREAM)} or origin, not {algorithm!r}")
+    return D(C(DREAM[algorithm], diffusion(T)), symbols, steps=T)
+
+
+DREAM = {"entropy": negent, "maskgit_plus": confidence, "topk_margin": margin}
 
 
 def fast_dllm(p: float = 0.9, size: int = 32) -> D:
     """Everything in the block with confidence ≥ p, at least one (Wu et al. 2025)."""
-    return D(C(confidence, threshold(p), block(size)))
+    return D(C(confidence, threshold(p), block(size)), OWN)
 
 
 def fast_dllm_factor(f: float = 1.0, size: int = 32) -> D:
     """The largest n with (n + 1)(1 − c₍ₙ₎) < f in the block (Wu et al. 2025)."""
-    return D(C(confidence, factor(f), block(size)))
+    return D(C(confidence, factor(f), block(size)), OWN)
 
 
 def entropy_bounded(gamma: float = 0.1) -> D:
@@ -202,8 +223,8 @@ STRATEGIES: dict[str, D] = {
 FAMILIES: dict[str, Callable[..., D]] = {
     f.__name__.replace("_", "-"): f
     for f in (
-        semi_autoregressive, refinement, gibbs, adaptive_gibbs, annealed, constant_time, mask_predict, llada, fast_dllm,
-        fast_dllm_factor, entropy_bounded, klass, dilated_groups, path_planning, remdm, wino,
+        semi_autoregressive, refinement, gibbs, adaptive_gibbs, annealed, constant_time, mask_predict, llada, dream,
+        fast_dllm, fast_dllm_factor, entropy_bounded, klass, dilated_groups, path_planning, remdm, wino,
     )
 }  # fmt: skip
 

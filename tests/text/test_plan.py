@@ -34,6 +34,15 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
     assert decoder.steps == steps and decoder.symbols.ban == (7,)
 
 
+def test_brackets_take_names() -> None:
+    by_name, by_place = Plan.of("llada(size=8, T=4)").decoder(), Plan.of("llada(4, 8)").decoder()
+    assert by_name.coordinates == by_place.coordinates == recipes.llada(4, 8).coordinates
+    assert (
+        Plan.of("dream(4, algorithm=topk_margin)").decoder().coordinates == recipes.dream(4, "topk_margin").coordinates
+    )
+    assert Plan.of("adaptive-gibbs(9, temperature=0.5)").decoder().coordinates.temperature == 0.5
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -41,7 +50,14 @@ def test_words_become_a_composition(options: dict[str, Any], count: Any, among: 
         ({"order": "negent + 2*lgp"}, "did you mean 'logp'"),
         ({"count": "constant"}, "needs a number of steps"),
         ({"count": "treshold(0.9)"}, "did you mean 'threshold'"),
-        ({"count": "threshold(high)"}, "must be numbers"),
+        ({"count": "threshold(high)"}, "p of threshold is a number"),
+        ({"count": "threshold(0.9%)"}, "must be numbers or words"),
+        ({"order": "llada(4, sise=4)"}, r"llada has no sise: llada\(T, size\)"),
+        ({"order": "llada(size=4)"}, r"takes other numbers: llada\(T, size\)"),
+        ({"order": "llada(4, T=4)"}, "T is given twice"),
+        ({"order": "llada(T=4, 8)"}, "takes other numbers"),
+        ({"order": "dream(4, 8)"}, "algorithm of dream is a word"),
+        ({"order": "dream(4, best)"}, "entropy, maskgit_plus, topk_margin or origin"),
         ({"count": "threshold(0.5, 2)"}, "takes other numbers"),
         ({"count": "threshold(2)"}, "probability"),
         ({"count": "above(2)"}, "for an order that learned how many"),

@@ -112,6 +112,24 @@ def anneal(steps: int) -> Count:
     return number(f"anneal({steps})", lambda s, size: (size * (steps - s.step) // steps).clamp_min(1), some=True)
 
 
+def shares(steps: int, last: float = 1e-3) -> Callable[[State], Tensor]:
+    """1 − s/t at each row's step (N,): T times t from 1 to `last`, s the next, in float32 as Dream has it."""
+    whole_number("the steps of diffusion", steps)
+    times = torch.linspace(1, last, steps + 1)
+    share = 1 - times[1:] / times[:-1]  # (T,)
+    return lambda state: share.to(state.step.device)[state.step.clamp_max(steps - 1)]
+
+
+def diffusion(steps: int) -> Count:
+    """o_t = ⌊m·(1 − s/t)⌋ of the m masks that are left (Dream)."""
+    share = shares(steps)
+
+    def take(state: State, view: View, ranked: Ranked) -> Tensor:
+        return first(ranked, (ranked.region.sum(-1).float() * share(state)).long())
+
+    return Count(f"diffusion({steps})", take, minimum=0, fixes="number")
+
+
 whole = Count("whole", lambda state, view, ranked: ranked.region, fixes="which")  # everything in the region
 
 

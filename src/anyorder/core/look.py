@@ -239,10 +239,13 @@ class Reader:
         lost = x.index_select(-1, banned) if before else x  # (m, banned)
         ruled = state.rules is not None
         whole = x.logsumexp(-1) if before and (ruled or not symbols.plain) else None
+        if not symbols.renormalise:
+            out |= _shape(x.sub(x.amax(-1, keepdim=True)).clamp_(min=NEVER), reads)
         x = symbols.restrict(x, banned, state, n, i)
         if state.rules is not None:
             out["mass"] = x.logsumexp(-1).neg_()
             x = state.rules.restrict(x, tokens, n, i, NEVER)
+        x = symbols.cut(x) if symbols.drawn else x
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
@@ -254,11 +257,8 @@ class Reader:
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
-        if "margin" in reads:
-            two = p.topk(min(2, p.shape[-1]), -1).values
-            out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
-        if "entropy" in reads:
-            out["entropy"] = -log_best - p.mul_(d).sum(-1)
+        if symbols.renormalise:
+            out |= _shape(d, reads, p, log_best)
         if not (symbols.renormalise or whole is None):
             log_best = best - whole
         if symbols.greedy:
@@ -318,6 +318,22 @@ class Reader:
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets, rules and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
+
+
+def _shape(
+    d: Tensor, reads: frozenset[str], p: Tensor | None = None, log_best: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Margin and entropy, where they are read, of the distribution with logits d (m, V), the largest of each row 0."""
+    if not reads & {"margin", "entropy"}:
+        return {}
+    p, out = d.softmax(-1) if p is None else p, dict[str, Tensor]()
+    if "margin" in reads:
+        two = p.topk(min(2, p.shape[-1]), -1).values
+        out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
+    if "entropy" in reads:
+        log_best = p.amax(-1).log() if log_best is None else log_best
+        out["entropy"] = -log_best - (p * d).sum(-1)
+    return out
 
 
 def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) -> Tensor | None:

@@ -21,8 +21,8 @@ class Symbols:
     """How a symbol is drawn. Temperature 0 is greedy: the most probable allowed symbol, always.
 
     Bans and allowed sets change the distribution (it is renormalised over what remains); temperature, top-k and
-    top-p change only how a symbol is drawn from it, not the log-probability it is scored with. <mask> itself is
-    never written, so that a generation ends and leaves none.
+    top-p change only how a symbol is drawn from it, not the log-probability it is scored with, unless `drawn`. <mask>
+    itself is never written, so that a generation ends and leaves none.
     """
 
     temperature: float = 0.0
@@ -33,7 +33,9 @@ class Symbols:
     forced: Tensor | None = None  # (L,) or (rows, L) int64: the symbol to write there, −1 where free; with a dimension
     # of rows these are of the rows of a first state, which take them along (`start`)
     may_mask: bool = False  # let <mask> be written like any symbol and be left at the end, as other systems do
-    renormalise: bool = True  # False: banned symbols are left out, the others keep the model's own log p
+    meanwhile: bool = False  # let <mask> be proposed, so that nothing is written, in all steps of a row but its last
+    drawn: bool = False  # log p, entropy and margin are those of what is drawn from: tempered and cut by top-k, top-p
+    renormalise: bool = True  # False: banned symbols are left out; log p, entropy and margin stay the model's own
 
     def __post_init__(self) -> None:
         real_number("temperature (0 is greedy)", self.temperature, 0)
@@ -47,7 +49,8 @@ class Symbols:
     @property
     def plain(self) -> bool:
         """Does `restrict` nothing but ban? Then a model may find its best symbols without giving logits."""
-        return self.allowed is None and type(self).restrict is Symbols.restrict
+        changed = self.drawn or self.meanwhile or self.allowed is not None
+        return not changed and type(self).restrict is Symbols.restrict
 
     @property
     def by_row(self) -> bool:
@@ -74,6 +77,8 @@ class Symbols:
 
     def banned(self, state: State, width: int) -> list[int]:
         """The symbols never written, of a vocabulary of `width`."""
+        if self.meanwhile:  # `restrict` bans <mask> where it must not be proposed
+            return sorted({*self.ban} - {state.mask_id})
         mask = not self.may_mask and 0 <= state.mask_id < width
         return sorted({*self.ban, state.mask_id} if mask else set(self.ban))
 
@@ -83,6 +88,9 @@ class Symbols:
         if self.allowed is not None:
             closed = ~self.allowed[i] if self.allowed.dim() == 2 else state.memory[_CLOSED][n, i]
             logits.masked_fill_(closed, NEVER)
+        if self.meanwhile:
+            over = torch.ones_like(state.step) if state.budget is None else state.budget - state.step
+            logits[:, state.mask_id].masked_fill_(over[n] <= 1, NEVER)
         return logits
 
     def draw(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
@@ -109,9 +117,13 @@ class Symbols:
             return None
         return self.forced[i] if self.forced.dim() == 1 else state.memory[_FORCED][n, i] - 1
 
-    def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
-        """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
-        p = (logp / max(self.temperature, COLDEST)).softmax(-1).masked_fill(logp < NEVER / 2, 0)
+    def cut(self, logits: Tensor) -> Tensor:
+        """Logits (M, V) of what symbols are drawn from: divided by the temperature, NEVER beyond top-k and top-p."""
+        return torch.where(self._kept(logits) > 0, logits / max(self.temperature or 1.0, COLDEST), NEVER)
+
+    def _kept(self, logits: Tensor) -> Tensor:
+        """p (M, V) at the temperature, 0 beyond top-k and top-p."""
+        p = (logits / max(self.temperature or 1.0, COLDEST)).softmax(-1).masked_fill(logits < NEVER / 2, 0)
         if self.top_k is not None and self.top_k < p.shape[-1]:
             value, which = p.topk(self.top_k, -1)
             p = torch.zeros_like(p).scatter(-1, which, value)
@@ -121,7 +133,11 @@ class Symbols:
             beyond = before >= self.top_p * best.sum(-1, keepdim=True)
             best[:, 1:] = best[:, 1:].masked_fill(beyond[:, 1:], 0)  # the most probable always stays
             p = torch.zeros_like(p).scatter(-1, where, best)
-        cdf = p.double().cumsum(-1)
+        return p
+
+    def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
+        """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
+        cdf = (logp.softmax(-1) if self.drawn else self._kept(logp)).double().cumsum(-1)
         u = uniform(state.seed[n], state.step[n], i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
         return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]

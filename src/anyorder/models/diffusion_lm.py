@@ -15,6 +15,7 @@ from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.hub import check_type, quiet
+from anyorder.models.published import Family, Mapped, config_of, family_of, load_weights, tokenizer_of
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
@@ -25,6 +26,7 @@ class DiffusionLM(nn.Module):
     position i (Dream); otherwise those at i are (LLaDA). `pairs`: it takes its attention mask as (N, 1, L, L) rather
     than (N, L). `block`: its attention is block-causal (block diffusion): a position sees its own block of that many
     columns, counted from column 0, and the blocks before it; such a mask is given to the model in every pass.
+    `pad_id` may lie behind the vocabulary: then every symbol that the model knows can be text.
     """
 
     def __init__(
@@ -44,13 +46,15 @@ class DiffusionLM(nn.Module):
             raise ValueError(f"block-causal attention needs blocks of at least 2 columns, got {block}")
         self.block = block
         self.mask_id, self.pad_id, self.shifted, self.pairs = mask_id, pad_id, shifted, pairs
-        self.special_ids, self.tokenizer = tuple(sorted({mask_id, pad_id, *special_ids})), tokenizer
+        self.tokenizer = tokenizer
         config = getattr(model, "config", None)
         self.max_length = next(
             (n for name in ("max_position_embeddings", "max_sequence_length") if (n := getattr(config, name, None))),
             None,
         )
         self.body, self.head = _split(model.eval())
+        never = {mask_id, *special_ids, *([pad_id] if pad_id < self.head.weight.shape[0] else [])}
+        self.special_ids = tuple(sorted(never))
         if block is not None:
             self.check_window()
         self._check(model)
@@ -105,7 +109,7 @@ class DiffusionLM(nn.Module):
         mask = real.long()
         if self.pairs or self.block is not None:
             mask = self.attention(real, torch.arange(real.shape[1], device=real.device).expand_as(real))
-        output: Tensor = model(input_ids=tokens, attention_mask=mask).logits
+        output: Tensor = model(input_ids=tokens.masked_fill(~real, 0), attention_mask=mask).logits
         return output
 
     @torch.no_grad()
@@ -140,13 +144,18 @@ def load_diffusion_lm(
 ) -> DiffusionLM:
     """A diffusion LM and its tokenizer from a local folder or a hub name. No code from there is ever run.
 
-    A model that keeps its code beside its weights (LLaDA and Dream do) you load yourself, where you trust it, and give
-    to `wrap_diffusion_lm`.
+    The families of `published.py` (LLaDA, Dream …) are known by their config.json. Another model that keeps its code
+    beside its weights you load yourself, where you trust it, and give to `wrap_diffusion_lm`.
     """
     from transformers import AutoModelForCausalLM
 
     where = str(path_or_name)
     check_type(Path(where))
+    config = config_of(where)
+    if (family := family_of(config)) is not None:
+        model, mapped = load_weights(where, family, config, dtype=dtype)
+        tokenizer = fitted(tokenizer_of(where, family.name), model.config.vocab_size, where)
+        return _of_family(model, family, mapped, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
     try:
         with quiet():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -192,6 +201,34 @@ def wrap_diffusion_lm(
         pairs=dream,
         block=block,
         special_ids=tuple(i for i in special if i < size),
+        tokenizer=tokenizer,
+    )
+
+
+def _of_family(
+    model: Any,
+    family: Family,
+    mapped: Mapped,
+    tokenizer: Any,
+    *,
+    shifted: bool | None,
+    mask_id: int | None,
+    block: int | None,
+) -> DiffusionLM:
+    """A model of a published family: everything but the mask can be written, as its authors' code has it."""
+    mask, size = mapped.mask_id if mask_id is None else mask_id, int(model.config.vocab_size)
+    if not 0 <= mask < size:
+        raise ModelError(
+            f"the mask symbol {mask} is none of the {size} symbols that the model knows: check mask_token_id"
+        )
+    if tokenizer.mask_token is None:
+        tokenizer.mask_token = tokenizer.convert_ids_to_tokens(mask)
+    return DiffusionLM(
+        model.requires_grad_(False),
+        mask,
+        size,
+        shifted=family.shifted if shifted is None else shifted,
+        block=mapped.block if block is None else block,
         tokenizer=tokenizer,
     )
 

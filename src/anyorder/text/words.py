@@ -47,9 +47,9 @@ def drawn(plan: Plan, own: Symbols) -> Symbols:
     if not (plan.temperature or plan.top_k or plan.top_p):
         return own
     temperature = plan.temperature or own.temperature
-    if not temperature:
+    if not (temperature or own.drawn):
         raise PlanError("top_k and top_p say among which symbols one is drawn: add a temperature, such as 1")
-    return replace(own, temperature=temperature, top_k=plan.top_k, top_p=plan.top_p)
+    return replace(own, temperature=temperature, top_k=plan.top_k or own.top_k, top_p=plan.top_p or own.top_p)
 
 
 def _composition(plan: Plan, own: Mapping[str, Order]) -> Decoder:
@@ -119,7 +119,7 @@ def _count(plan: Plan, order: Order, steps: int | None) -> tuple[Count, bool]:
     said = call(plan.count, {**COUNTS, ABOVE: None}, "count")
     if said.name == ABOVE:
         return _above(order, said), False
-    if said.name not in SCHEDULED or said.numbers:
+    if said.name not in SCHEDULED or said.arguments:
         return made(COUNTS[said.name], said), False
     if steps is None:
         raise PlanError(f"count {said.name!r} needs a number of steps: add steps, as in steps=10")
