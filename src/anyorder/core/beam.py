@@ -11,6 +11,7 @@ from torch import Tensor
 from anyorder.core.cost import Cost
 from anyorder.core.count import fixed
 from anyorder.core.decoder import Decoder, done
+from anyorder.core.devices import inference
 from anyorder.core.edit import Replace
 from anyorder.core.held import Held
 from anyorder.core.look import Reader
@@ -98,7 +99,7 @@ class Searching:
         self.reader = Reader(model, decoder.symbols, self.cost, at_most=whole)
         self.held: Held | None = None
         self.state: State | None = None  # (n·K, L), the hypotheses of a row one after the other
-        self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each row is known
+        self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each row is known; on its device
 
     @property
     def context(self) -> Any:
@@ -133,7 +134,7 @@ class Searching:
     def step(self) -> None:
         """One step of every row that is not done."""
         assert self.state is not None and self.held is not None
-        with torch.inference_mode():
+        with inference(self.state.tokens.device):
             how = (self.decoder, self._region(), self.K, self.K1, self.K2, self.coordinate_score, self.merge)
             self.state, self.held = _advance(self.reader, self.held, self.state, *how)
 

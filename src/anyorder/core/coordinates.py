@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.count import ONE, Count, Ranked
+from anyorder.core.devices import constant, precise
 from anyorder.core.look import Conditionals
 from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.order import Order, split_noise
@@ -20,7 +21,6 @@ from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State, View
 
 Mask = Callable[[State], Tensor]  # state → (N, L) bool
-_NOWHERE = torch.tensor(-torch.inf)  # a number would be made a tensor in every step
 
 
 @dataclass(frozen=True)
@@ -171,17 +171,18 @@ class Coordinates:
         Finite within it whatever φ says, so that its positions come before all others.
         """
         if self.calm is None:  # nothing but noise
-            return torch.where(region, state.logp.new_zeros(1), _NOWHERE)
+            return torch.where(region, state.logp.new_zeros(1), constant(-math.inf, region.device))
         x = self.calm(state, view)
         x = x if x.dtype == state.logp.dtype else x.to(state.logp.dtype)
         low = torch.finfo(x.dtype).min / 4
-        x = torch.where(region, x.clamp(low, -low), _NOWHERE)
+        nowhere = constant(-math.inf, x.device)
+        x = torch.where(region, x.clamp(low, -low), nowhere)
         if math.isnan(x.sum().item()) and bool(x.isnan().any()):  # a sum is NaN if a term is (or if it overflows)
             self._complain(state, view, x.isnan())
         if not self.tau:
             return x
         best = x.amax(-1, keepdim=True).clamp_min(low)  # so that no τ is too small
-        return torch.where(region, ((x - best).double() / self.tau).clamp_min(low).to(x.dtype), _NOWHERE)
+        return torch.where(region, ((x - best).to(precise(x.device)) / self.tau).clamp_min(low).to(x.dtype), nowhere)
 
     def _complain(self, state: State, view: View, nan: Tensor) -> NoReturn:
         n, i = nan.nonzero()[0].tolist()
@@ -224,20 +225,15 @@ class Coordinates:
         x = self.logits(state, view, region)
         key = x
         if self.tau:
-            key = x.double() + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
+            key = x.to(precise(x.device)) + gumbel(*grid(state.seed, state.step, x.shape[1], COORDINATE))
         ranked = Ranked(region, self._ranks(key), self.among.size(state))
         z = self.count(state, view, ranked)
         if self.count.chance is not None:
-            return Choice(
-                z,
-                _bernoulli(torch.as_tensor(self.count.chance(state), device=z.device).double(), z, region).to(
-                    state.score.dtype
-                ),
-            )
+            return Choice(z, _bernoulli(self.count.chance(state), z, region).to(state.score.dtype))
         if not self.tau:
             return Choice(z, torch.zeros_like(state.score))
         if self.single:
-            return Choice(z, torch.where(z, x.double().log_softmax(-1), 0.0).sum(-1).to(state.score.dtype))
+            return Choice(z, torch.where(z, x.to(precise(x.device)).log_softmax(-1), 0.0).sum(-1).to(state.score.dtype))
         logz = log_p_set(x, z)
         if self.count.fixes == "which":
             logz = logz.masked_fill(self.count.certain(state, view, ranked), 0.0)
@@ -255,7 +251,9 @@ class Coordinates:
         return carried | self.among.remember(state, z)
 
 
-def _bernoulli(p: Tensor, z: Tensor, region: Tensor) -> Tensor:
+def _bernoulli(p: float | Tensor, z: Tensor, region: Tensor) -> Tensor:
     """Σ_i z_i log p + (1 − z_i) log(1 − p) over the region, p () or (N,): (N,)."""
-    yes, no = z.sum(-1).double(), (region & ~z).sum(-1).double()
+    dtype = precise(z.device)
+    p = (p if isinstance(p, Tensor) else constant(p, z.device)).to(dtype)
+    yes, no = z.sum(-1).to(dtype), (region & ~z).sum(-1).to(dtype)
     return torch.xlogy(yes, p) + torch.xlogy(no, 1 - p)

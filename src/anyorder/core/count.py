@@ -198,7 +198,8 @@ def chance(name: str, p: Callable[[State], float | Tensor]) -> Count:
 
     def take(state: State, view: View, ranked: Ranked) -> Tensor:
         u = uniform(*grid(state.seed, state.step, state.tokens.shape[1], AMOUNT))
-        return u < torch.as_tensor(p(state), device=u.device).reshape(-1, 1)
+        share = p(state)
+        return u < (share.reshape(-1, 1) if isinstance(share, Tensor) else share)
 
     return Count(name, take, minimum=0, chance=p)
 

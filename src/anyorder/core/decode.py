@@ -11,6 +11,7 @@ from torch import Tensor
 
 from anyorder.core.cost import Cost
 from anyorder.core.decoder import Decoder, going
+from anyorder.core.devices import inference
 from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.ragged import widened
@@ -63,7 +64,7 @@ class Running:
     def step(self, alternatives: int = 0) -> Step:
         """One step of every row. Those it has finished are `done` in `Step.state`, and `leave`."""
         assert self.state is not None and len(self.rows), "no rows have joined"
-        with torch.inference_mode():
+        with inference(self.state.tokens.device):
             taken = step(self.reader, self.context, self.state, self.decoder, self.rows, alternatives)
         self.state = taken.state
         return taken
@@ -82,7 +83,7 @@ class Running:
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
         assert self.state is not None
-        with torch.inference_mode():
+        with inference(self.state.tokens.device):
             self.state, self.context = self.state.take(keep).trim(), without(self.context, keep, self.own)
         self.own = self.own or len(keep) < len(self.rows)  # of all rows a context may give itself, not a copy
         self.rows = self.rows[keep]

@@ -101,7 +101,7 @@ class Insert:
 
         def move(values: Tensor, fill: float, new: Tensor | bool) -> Tensor:
             out = values.new_full((len(values), width), fill).scatter(1, there, values)
-            out[n, there[n, i] - 1] = new[n, i] if isinstance(new, Tensor) else torch.tensor(new, dtype=values.dtype)
+            out[n, there[n, i] - 1] = new[n, i] if isinstance(new, Tensor) else new
             return out
 
         moved = state.but(

@@ -7,6 +7,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from anyorder.core.devices import precise
+
 Key = Tensor | int | range  # a range stands for its numbers as a tensor: what is mixed of it is kept
 
 # What a draw is for; two purposes never share a number.
@@ -46,18 +48,20 @@ def _salt(key: Key, device: torch.device) -> Tensor:
 @lru_cache(maxsize=1024)
 def _known_salt(key: int | range, device: torch.device) -> Tensor:
     with torch.inference_mode(False):  # to be used anywhere
-        numbers = torch.arange(key.start, key.stop, key.step) if isinstance(key, range) else torch.as_tensor(key)
-        return _salt(numbers.to(device), device)
+        numbers = range(key, key + 1) if isinstance(key, int) else key
+        salt = _salt(torch.arange(numbers.start, numbers.stop, numbers.step, device=device), device)
+        return salt[0] if isinstance(key, int) else salt
 
 
 def uniform(seed: Tensor, *keys: Key) -> Tensor:
-    """A number in (0, 1), float64, for each combination of seed and keys."""
-    bits = _shift(combine(seed, *keys), 11)  # 53 bits
-    return bits.double().add_(0.5).mul_(2.0**-53)
+    """A number in (0, 1), as precise as the device allows, for each combination of seed and keys."""
+    dtype = precise(seed.device)
+    digits = 53 if dtype == torch.float64 else 23  # and a half must not round up to 1
+    return _shift(combine(seed, *keys), 64 - digits).to(dtype).add_(0.5).mul_(2.0**-digits)
 
 
 def gumbel(seed: Tensor, *keys: Key) -> Tensor:
-    """−log(−log u), float64: argmax(logits + gumbel) samples the softmax of logits."""
+    """−log(−log u): argmax(logits + gumbel) samples the softmax of logits."""
     return uniform(seed, *keys).log_().neg_().log_().neg_()
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from anyorder.core.coordinates import Coordinates
 from anyorder.core.count import ONE
+from anyorder.core.devices import precise
 from anyorder.core.edit import Edited, Look, Replacing, erase, write
 from anyorder.core.noise import ACCEPT, TAKE_BACK, grid, uniform
 from anyorder.core.settings import real_number, whole_number
@@ -61,13 +62,18 @@ class ReMDM(Replacing):
         real_number("the η of ReMDM", self.eta, 0)
 
     def sigma(self, step: Tensor) -> Tensor:
-        """σ_t of each row (N,) float64, 0 where nothing is written yet."""
-        before, after = step.double() / self.steps, (step + 1).double() / self.steps
+        """σ_t of each row (N,), 0 where nothing is written yet."""
+        before, after = self._shares(step)
         return torch.where(step > 0, ((1 - after) / before).clamp_max(self.eta), 0.0)
+
+    def _shares(self, step: Tensor) -> tuple[Tensor, Tensor]:
+        """α_t and α_s: (N,) each."""
+        step = step.to(precise(step.device))
+        return step / self.steps, (step + 1) / self.steps
 
     def unmask_probability(self, state: State) -> Tensor:
         """(α_s − (1 − σ)·α_t)/(1 − α_t): (N,)"""
-        before, after = state.step.double() / self.steps, (state.step + 1).double() / self.steps
+        before, after = self._shares(state.step)
         return (after - (1 - self.sigma(state.step)) * before) / (1 - before)
 
     def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from anyorder.core.cost import Cost
 from anyorder.core.decode import decode
 from anyorder.core.decoder import Decoder
+from anyorder.core.devices import inference
 from anyorder.core.edit import Replace
 from anyorder.core.look import Reader
 from anyorder.core.model import Model
@@ -31,7 +33,7 @@ def token_scores(model: Model, context: Any, state: State, *, masked: bool, cost
     """
     reader = Reader(model, Symbols(), Cost() if cost is None else cost)
     conditionals: Literal["masked", "visible"] = "masked" if masked else "visible"
-    with torch.inference_mode():
+    with inference(state.tokens.device):
         view = reader.look(context, state, state.open, reads=frozenset({"current"}), conditionals=conditionals)
     assert view.current is not None
     return view.current
@@ -98,7 +100,7 @@ def marginal(
     if cost is not None:
         cost.add(result.cost)
     log_path = result.logp.sum(-1).view(n, samples)
-    return log_path.logsumexp(-1) - torch.log(torch.tensor(float(samples)))
+    return log_path.logsumexp(-1) - math.log(samples)
 
 
 def best(scores: Tensor, lengths: Tensor, *, normalise: Normalise = "mean", penalty: float | None = None) -> Tensor:

@@ -17,13 +17,16 @@ import math
 import torch
 from torch import Tensor
 
+from anyorder.core.devices import precise
+
 LEFT = -18.0  # about e^−18 of the mass is left of this
 CHUNK = 1 << 22  # integrand's factors held at once
 
 
 def log_p_set(x: Tensor, z: Tensor) -> Tensor:
-    """log P(z) of sets z (N, L) bool drawn by weights exp(x) (N, L), −inf where nothing can be drawn: (N,) float64."""
-    x = x.double()
+    """log P(z) of sets z (N, L) bool drawn by weights exp(x) (N, L), −inf where nothing can be drawn: (N,), float64
+    where the device has it."""
+    x = x.to(precise(x.device))
     rest = x.masked_fill(z, -torch.inf).logsumexp(-1)  # (N,) log W
     size = z.sum(-1)
     out = torch.where(z, x.log_softmax(-1), 0.0).sum(-1)  # right for a single element …

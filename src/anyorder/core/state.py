@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.automaton import Automaton
+from anyorder.core.devices import constant
 from anyorder.core.ragged import joined, used
 from anyorder.core.rules import FREE, Rules
 
@@ -184,7 +185,7 @@ class State:
         """What was remembered under `key`, (N, …); a row that has taken no step yet has the default."""
         known = self.memory.get(key)
         if known is None:
-            return torch.as_tensor(default, device=self.tokens.device)
+            return default if isinstance(default, Tensor) else constant(default, self.tokens.device)
         if self.fresh is None:
             return known
         return torch.where(self.fresh.reshape(-1, *[1] * (known.dim() - 1)), default, known)

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from anyorder.core.decoder import Decoder
+from anyorder.core.devices import constant
 from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import State, View
 
 WEIGHT = "weight"  # where a row with a rule remembers Σ log of the probability that the rule left, step by step
-_NOTHING = torch.tensor(0.0)  # a number would be made a tensor in every step
 
 
 class Step(NamedTuple):
@@ -169,8 +169,8 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
     if view.mass is not None:  # log p(path) without the rule is the score and this
-        memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, _NOTHING).sum(-1)
-    gains = torch.where(written, view.logp, _NOTHING)
+        memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, constant(0.0, written.device)).sum(-1)
+    gains = torch.where(written, view.logp, constant(0.0, written.device))
     # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
     gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]
     before = state.score if c.certain else state.score + logz

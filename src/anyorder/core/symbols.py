@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from anyorder.core.devices import precise
 from anyorder.core.noise import SYMBOL, uniform
 from anyorder.core.settings import real_number, whole_number
 from anyorder.core.state import State
@@ -137,7 +138,8 @@ class Symbols:
 
     def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
-        cdf = (logp.softmax(-1) if self.drawn else self._kept(logp)).double().cumsum(-1)
+        p = logp.softmax(-1) if self.drawn else self._kept(logp)
+        cdf = p.to(precise(p.device)).cumsum(-1)
         u = uniform(state.seed[n], state.step[n], i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
         return torch.searchsorted(cdf, target[:, None], right=True)[:, 0]

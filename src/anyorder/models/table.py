@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from anyorder.core.devices import precise
 from anyorder.core.model import NoContext
 
 
@@ -54,15 +55,21 @@ class Table:
             inside = self.hidden(context, tokens[:, : self.length])
             return torch.nn.functional.pad(inside, (0, 0, 0, tokens.shape[1] - self.length))
         width = tokens.shape[1]
+        self._to(tokens.device)
         strides = self._strides[:width]
         summed_out = self.vocabulary * self._strides[width:].sum()
         index = tokens.clamp(max=self.vocabulary) * strides  # (N, L); mask and pad are summed out
         others = index.sum(-1, keepdim=True) - index + summed_out  # (N, L): the canvas without position i
-        own = strides[:, None] * torch.arange(self.vocabulary)  # (L, V)
+        own = strides[:, None] * torch.arange(self.vocabulary, device=tokens.device)  # (L, V)
         joint = self._marginals[others[..., None] + own]  # (N, L, V): p(y_i = v, visible)
-        out = torch.full((*tokens.shape, self.vocabulary + 2), -torch.inf, dtype=self.dtype)
+        out = torch.full((*tokens.shape, self.vocabulary + 2), -torch.inf, dtype=self.dtype, device=tokens.device)
         out[..., : self.vocabulary] = (joint / joint.sum(-1, keepdim=True)).log().to(self.dtype)
         return out
+
+    def _to(self, device: torch.device) -> None:
+        """Go where the canvas is; probabilities in float64, where the device has it."""
+        if self._strides.device != device:
+            self._strides, self._marginals = self._strides.to(device), self._marginals.to(precise(device)).to(device)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states are log-probabilities already."""
@@ -70,4 +77,5 @@ class Table:
 
     def index(self, sequences: Tensor) -> Tensor:
         """Rows of `p` for complete sequences (N, L) → (N,)."""
-        return (sequences * self.vocabulary ** torch.arange(self.length - 1, -1, -1)).sum(-1)
+        places = torch.arange(self.length - 1, -1, -1, device=sequences.device)
+        return (sequences * self.vocabulary**places).sum(-1)
