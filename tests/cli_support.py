@@ -60,6 +60,20 @@ def build_bert(folder: Path) -> Path:
     return folder
 
 
+def build_diffusion(folder: Path) -> Path:
+    """A Llama that looks to both sides, with random weights and the vocabulary of `build_bert`."""
+    import transformers as hf
+
+    build_bert(folder)
+    torch.manual_seed(1)
+    config = hf.LlamaConfig(
+        vocab_size=17, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=40, pad_token_id=0, is_causal=False, initializer_range=0.5,
+    )  # fmt: skip
+    hf.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
 class Outcome(NamedTuple):
     """How a command ended and what it said."""
 

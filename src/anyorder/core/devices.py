@@ -1,14 +1,26 @@
-"""What devices differ in: how precise their numbers are, which numbers are tensors there, how gradients are left out."""
+"""What devices differ in: how precise their numbers are, constants that live there, how gradients are left out."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 NO_FLOAT64 = {"mps"}  # draws have 23 bits there, not 53, and log p of sets seven digits
+
+
+def device_of(model: Any) -> torch.device:
+    """Where a model is, and so everything that it is given; the CPU for one that has no parameters."""
+    first: Tensor | None = next(iter(model.parameters()), None) if hasattr(model, "parameters") else None
+    if first is None:
+        return torch.device("cpu")
+    if first.device.type == "meta":  # its weights are brought in when they are needed (accelerate)
+        hooks = (getattr(module, "_hf_hook", None) for module in model.modules())
+        return torch.device(next((h.execution_device for h in hooks if h and hasattr(h, "execution_device")), "cpu"))
+    return first.device
 
 
 def precise(device: torch.device) -> torch.dtype:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from anyorder import recipes
 from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
+from anyorder.core.devices import device_of, inference
 from anyorder.core.length import Known
 from anyorder.core.slots import stands
 from anyorder.errors import PlanError, TextError
@@ -123,6 +124,11 @@ class Generator:
             return stands(tokens, s.blank, s.pad)
         return tokens.ne(s.pad) & tokens.ne(s.eos)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the model is; rows are made there."""
+        return device_of(self.model)
+
     # ------------------------------------------------------------------ all at once
 
     def generate(
@@ -216,18 +222,18 @@ class Generator:
             raise PlanError("the canvases are given, so the decoder's own length model could have no effect")
         proposed: dict[int, Sequence[Canvas]] = {}
         if bare:
-            some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare))
+            some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare, device=self.device))
             blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.lengths, length)
             proposed = dict(zip(bare, blanks, strict=True))
         each = [proposed.get(n, i.canvases) for n, i in enumerate(inputs)]
         places = [Place(n, k) for n, some in enumerate(each) for k in range(len(some))]
         canvases = [each[p.input][p.canvas] for p in places]
         sources = [inputs[p.input].source for p in places]
-        tokens = padded([c.tokens for c in canvases], self.model.pad_id)
+        tokens = padded([c.tokens for c in canvases], self.model.pad_id).to(self.device)
         keys = seeds(plan.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
-        prior = torch.tensor([c.log_length for c in canvases])
-        state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys)
-        owner = torch.tensor([p.input for p in places], dtype=torch.int64)
+        prior = torch.tensor([c.log_length for c in canvases], device=self.device)
+        state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys.to(self.device))
+        owner = torch.tensor([p.input for p in places], dtype=torch.int64, device=self.device)
         context = context if places == [Place(n, 0) for n in range(len(inputs))] else context.take(owner)
         return Batch(sources, canvases, places, context, state)
 
@@ -242,8 +248,8 @@ class Generator:
         """The model's context of these sources, one row each."""
         if self.direction is None:
             return self.model.encode(None)
-        with torch.inference_mode():
-            return self.model.encode(Source(padded(sources, self.model.pad_id), *self.direction))
+        with inference(self.device):
+            return self.model.encode(Source(padded(sources, self.model.pad_id).to(self.device), *self.direction))
 
     def propose(self, sizes: Sequence[int], context: Any, n: int, length: Length | None = None) -> list[list[Canvas]]:
         """p(L|X): blank canvases of the n best lengths for each source of these sizes, the likeliest first.
@@ -261,7 +267,7 @@ class Generator:
             length = Predicted(self.model.log_length)
         if length is None:
             raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
-        with torch.inference_mode():
+        with inference(self.device):
             lengths, logp = length.propose(torch.tensor(sizes), min(n, self.room), context)
         rows = zip(lengths.tolist(), logp.tolist(), strict=True)
         return [list(once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]

@@ -65,7 +65,7 @@ class Batch:
         """Some of the rows."""
         if list(rows) == list(range(len(self))):
             return self
-        index = torch.tensor(rows, dtype=torch.int64)
+        index = torch.tensor(rows, dtype=torch.int64, device=self.state.tokens.device)
         sources, canvases, places = ([some[i] for i in rows] for some in (self.sources, self.canvases, self.places))
         return Batch(sources, canvases, places, without(self.context, index), self.state.take(index).trim())  # type: ignore[arg-type]
 

@@ -70,7 +70,7 @@ def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[in
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
-    """log p of each symbol that counts, given all the others (causal: those before it)."""
+    """log p of each symbol that counts, given all the others (causal: those before it); on the host."""
     model, cost = generator.model, Cost()
     out: list[Tensor] = [torch.zeros(0) for _ in wholes]
     for part in batches([len(w.source) + len(w.tokens) + AROUND for w in wholes]):
@@ -81,9 +81,10 @@ def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
         counts = (columns >= span[:, :1]) & (columns < span[:, 1:])
         unique = {tuple(w.source): None for w in some}
         index = {source: n for n, source in enumerate(unique)}
-        context = generator.encode(list(unique)).take(torch.tensor([index[tuple(w.source)] for w in some]))
-        state = begin(tokens, model.mask_id, model.pad_id, open=counts)
-        values = token_scores(model, context, state, masked=not generator.causal, cost=cost)
+        source = torch.tensor([index[tuple(w.source)] for w in some], device=generator.device)
+        context = generator.encode(list(unique)).take(source)
+        state = begin(tokens.to(source.device), model.mask_id, model.pad_id, open=counts.to(source.device))
+        values = token_scores(model, context, state, masked=not generator.causal, cost=cost).cpu()
         for n, i in enumerate(part):
             out[i] = values[n, counts[n]]
     generator.spend(cost)
@@ -99,8 +100,8 @@ def marginals(
     out = [batch.canvases[n].log_length for n, _ in where]
     widths = [len(batch.sources[n]) + AROUND + size for (n, _), size in zip(where, sizes, strict=True)]
     for part in batches(widths, copies=samples):
-        rows = torch.tensor([where[i][0] for i in part], dtype=torch.int64)
-        written = padded([found.tokens[where[i]][: sizes[i]].tolist() for i in part], model.pad_id)
+        rows = torch.tensor([where[i][0] for i in part], dtype=torch.int64, device=generator.device)
+        written = padded([found.tokens[where[i]][: sizes[i]].tolist() for i in part], model.pad_id).to(rows.device)
         may_change = batch.state.open[rows, : written.shape[1]]
         state = begin(written, model.mask_id, model.pad_id, open=may_change, seed=batch.state.seed[rows])
         values = marginal(model, batch.context.take(rows), state, decoder, samples, cost)

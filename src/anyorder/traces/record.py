@@ -41,7 +41,7 @@ def record(
 
 def trace_step(step: Step, n: int, strings: Strings, edit: Edit | None = None) -> TraceStep:
     """What a step did to its n-th row."""
-    before, view, after = step.before, step.view, step.state.take(torch.tensor([n]))
+    before, view, after = step.before, step.view, step.state.take(torch.tensor([n], device=step.z.device))
     insert = edit if isinstance(edit, Insert) else None
     where = step.written[n].nonzero()[:, 0]
     erased = []
