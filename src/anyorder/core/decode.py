@@ -52,7 +52,9 @@ class Running:
             raise ValueError(
                 "two rows are the same row of symbols that are given row by row: number the `row` of a state that joins"
             )
-        self._named = torch.cat([self._named, state.row]) if self.decoder.symbols.by_row else self._named
+        self._named = (
+            torch.cat([self._named.to(state.row.device), state.row]) if self.decoder.symbols.by_row else self._named
+        )
         state = self.decoder.start(state)
         if self.state is None or not len(self.rows):
             self.context, self.state, self.rows, self.own = context, state, rows, False

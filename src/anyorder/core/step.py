@@ -169,7 +169,9 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
     if view.mass is not None:  # log p(path) without the rule is the score and this
-        memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, constant(0.0, written.device)).sum(-1)
+        memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, constant(0.0, written.device)).sum(
+            -1
+        )
     gains = torch.where(written, view.logp, constant(0.0, written.device))
     # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
     gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]
