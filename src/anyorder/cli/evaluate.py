@@ -23,9 +23,13 @@ from anyorder.options import hole
 
 @o.options("translate", loads=("translation",))
 def evaluate(
-    data: Annotated[Path | None, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder with multi30k/, tatoeba/ or wmt14/."), FOLDER] = None,
     test_set: Annotated[
-        str, typer.Option("--set", help="val, test_2016_flickr, test_2017_flickr, tatoeba-val or tatoeba-test.")
+        str,
+        typer.Option(
+            "--set",
+            help="val, test_2016_flickr, test_2017_flickr, tatoeba-val, tatoeba-test, newstest2013 or newstest2014.",
+        ),
     ] = "test_2016_flickr",
     to: Annotated[str, typer.Option("--to", "-t", help="Target language.")] = "en",
     source: Annotated[Path | None, typer.Option(help="A file to translate, instead of a named set."), READ] = None,

@@ -14,7 +14,7 @@ OTHERS = "test_2017_flickr,tatoeba-test"
 
 
 def reproduce(
-    data: Annotated[Path, typer.Option(help="Folder with multi30k/ and tatoeba/."), FOLDER],
+    data: Annotated[Path, typer.Option(help="Folder with multi30k/, tatoeba/ or wmt14/."), FOLDER],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report."), FOLDER] = Path("results"),
     model: Annotated[str, typer.Option("--model", "-m", help="A shipped model, or a folder; FOLDER-ar is its "
                      "autoregressive baseline, FOLDER/policy-*.safetensors its learned orders.")] = "de-en",
@@ -30,6 +30,7 @@ def reproduce(
     tuned: Annotated[Path | None, typer.Option(help="What `anyorder tune` wrote. [default: OUTPUT/tuned.json]"),
                      READ] = None,
     test_set: Annotated[str, typer.Option("--set", help="The test set of the paper's tables.")] = "test_2016_flickr",
+    val: Annotated[str, typer.Option(help="The set of Table 2, energies and samples.")] = "val",
     others: Annotated[str | None, typer.Option(help="Further test sets of the first table, by commas. "
                       f"[default: {OTHERS}]")] = None,
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
@@ -58,7 +59,8 @@ def reproduce(
     if quick and (limit, headline) != (None, None):
         raise UsageError("--quick is a hundred sentences everywhere: leave it out, or --limit and --headline")
     scope = Scope(
-        main=test_set, others=tuple(name for name in (OTHERS if others is None else others).split(",") if name),
+        main=test_set, val=val,
+        others=tuple(name for name in (OTHERS if others is None else others).split(",") if name),
         tuned={} if findings else read_tuned(tuned or output / "tuned.json"),
         criterion="pll" if choose == "pll" else "written",
         limit=limit or 100, headline=headline or (100 if quick else 1000), seeds=2 if quick else 3, quick=quick,

@@ -5,16 +5,20 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import html
 import io
+import re
 import shutil
 import tarfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from anyorder.errors import DataError
 from anyorder.files import whole, write_whole
@@ -32,7 +36,12 @@ WMT_TRAIN = {
     "commoncrawl": "https://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
     "news-commentary-v9": "https://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
 }
-WMT_DEV = "https://www.statmt.org/wmt14/dev.tgz"
+WMT_TESTS = {  # the year that settings are chosen on, and the one that is reported
+    "newstest2013": "https://www.statmt.org/wmt14/dev.tgz",
+    "newstest2014": "https://www.statmt.org/wmt14/test-full.tgz",
+}
+
+Get = Callable[[str], bytes]  # address → content
 
 
 @dataclass(frozen=True)
@@ -56,19 +65,23 @@ def multi30k() -> list[File]:
     return out
 
 
-def fetch(corpus: str, folder: Path, source: Path | None = None) -> Iterator[str]:
-    """Lay `corpus` out under `folder`/`corpus`, from `source` where given; the path of each file."""
+def fetch(corpus: str, folder: Path, source: Path | None = None, mirror: str | None = None) -> Iterator[str]:
+    """Lay `corpus` out under `folder`/`corpus`, from `source` where given; the path of each file.
+
+    `mirror`: an address under which every file lies as HOST/PATH of its own address, as `wget -x` lays them out.
+    """
+    get = partial(_get, mirror=mirror)
     if corpus not in ("multi30k", "tatoeba", "wmt14"):
         raise DataError(f"no corpus {corpus!r}: there are multi30k, tatoeba and wmt14")
     if source is not None:
         yield from _copy(source / corpus if (source / corpus).is_dir() else source, folder / corpus)
     elif corpus == "multi30k":
         for file in multi30k():
-            yield _download(file.url, folder / file.path)
+            yield _download(file.url, folder / file.path, get)
     elif corpus == "tatoeba":
-        yield from _tatoeba(folder / "tatoeba")
+        yield from _tatoeba(folder / "tatoeba", get)
     else:
-        yield from _wmt14(folder / "wmt14")
+        yield from _wmt14(folder / "wmt14", get)
 
 
 def _copy(source: Path, folder: Path) -> Iterator[str]:
@@ -84,10 +97,10 @@ def _copy(source: Path, folder: Path) -> Iterator[str]:
         yield str(target)
 
 
-def _tatoeba(folder: Path) -> Iterator[str]:
+def _tatoeba(folder: Path, get: Get) -> Iterator[str]:
     """Tatoeba's German sentences beside their English translations, one pair a German sentence."""
-    get = {name: bz2.decompress(_get(f"{TATOEBA}/{path}")) for name, path in TATOEBA_FILES.items()}
-    for split, pairs in split_tatoeba(get["german"], get["english"], get["links"]).items():
+    read = {name: bz2.decompress(get(f"{TATOEBA}/{path}")) for name, path in TATOEBA_FILES.items()}
+    for split, pairs in split_tatoeba(read["german"], read["english"], read["links"]).items():
         path = folder / f"{split}.de-en.tsv.gz"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, gzip.compress("".join(f"{a}\t{b}\n" for a, b in pairs).encode()))
@@ -120,19 +133,22 @@ def _cells(table: bytes, first: int, second: int) -> Iterator[tuple[str, str]]:
             yield cells[first], cells[second]
 
 
-def _get(url: str) -> bytes:
+def _get(url: str, mirror: str | None) -> bytes:
+    if mirror is not None:
+        where = urlsplit(url)
+        url = f"{mirror.rstrip('/')}/{where.netloc}{where.path}"
     try:
         with urllib.request.urlopen(url, timeout=60) as response:
             content: bytes = response.read()
-    except (urllib.error.URLError, OSError) as error:
+    except (urllib.error.URLError, OSError, ValueError) as error:
         raise DataError(f"{url} cannot be fetched ({error}): with the files at hand, use --from FOLDER") from None
     return content
 
 
-def _download(url: str, target: Path) -> str:
+def _download(url: str, target: Path, get: Get) -> str:
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = _get(url)
+        content = get(url)
         try:
             gzip.decompress(content)
         except (OSError, EOFError, zlib.error):
@@ -147,13 +163,13 @@ def _packed(path: Path) -> Iterator[gzip.GzipFile]:
         yield packed
 
 
-def _wmt14(folder: Path) -> Iterator[str]:
+def _wmt14(folder: Path, get: Get) -> Iterator[str]:
     """Europarl, Common Crawl and News Commentary as one training file a language; newstest2013 and 2014."""
     folder.mkdir(parents=True, exist_ok=True)
     if not all((folder / f"train.{k}.gz").exists() for k in ("de", "en")):
         with _packed(folder / "train.de.gz") as de, _packed(folder / "train.en.gz") as en:
             for name, url in WMT_TRAIN.items():
-                with tarfile.open(fileobj=io.BytesIO(_get(url)), mode="r:gz") as archive:
+                with _archive(get, url) as archive:
                     for member in archive.getmembers():
                         if f"{name}.de-en." in member.name and member.name[-3:] in (".de", ".en"):
                             content = archive.extractfile(member)
@@ -161,11 +177,36 @@ def _wmt14(folder: Path) -> Iterator[str]:
                             shutil.copyfileobj(content, de if member.name.endswith(".de") else en)
     for k in ("de", "en"):
         yield str(folder / f"train.{k}.gz")
-    with tarfile.open(fileobj=io.BytesIO(_get(WMT_DEV)), mode="r:gz") as archive:
-        for member in archive.getmembers():
-            stem = Path(member.name).name
-            if stem in ("newstest2013.de", "newstest2013.en"):
+    for year, url in WMT_TESTS.items():
+        texts: dict[str, bytes] = {}
+        with _archive(get, url) as archive:
+            for member in archive.getmembers():
+                if (
+                    found := re.fullmatch(rf"{year}(-deen-(?:src|ref))?\.(de|en)(\.sgm)?", Path(member.name).name)
+                ) is None:
+                    continue
                 content = archive.extractfile(member)
                 assert content is not None
-                write_whole(folder / stem, content.read())
-                yield str(folder / stem)
+                text = content.read()
+                texts.setdefault(found[2], segments(text) if found[3] else text)
+        if texts.keys() != {"de", "en"}:
+            raise DataError(f"{url} holds no {year} in German and English: is it the archive it was?")
+        for language, text in sorted(texts.items()):
+            write_whole(folder / f"{year}.{language}", text)
+            yield str(folder / f"{year}.{language}")
+
+
+def segments(sgml: bytes) -> bytes:
+    """The texts of <seg> elements, one a line: how WMT gave its test sets away."""
+    found = re.findall(r"<seg[^>]*>(.*?)</seg>", sgml.decode("utf-8"), re.DOTALL)
+    return "".join(" ".join(html.unescape(text).split()) + "\n" for text in found).encode()
+
+
+@contextmanager
+def _archive(get: Get, url: str) -> Iterator[tarfile.TarFile]:
+    """A .tgz that is fetched."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(get(url)), mode="r:gz") as archive:
+            yield archive
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{url} gave no .tgz archive (a page about an error?): try again later") from None

@@ -11,7 +11,8 @@ from anyorder.errors import DataError
 
 MULTI30K = ("val", "test_2016_flickr", "test_2017_flickr")
 TATOEBA = {"tatoeba-val": "val", "tatoeba-test": "test"}
-NAMES = (*MULTI30K, *TATOEBA)
+WMT14 = ("newstest2013", "newstest2014")
+NAMES = (*MULTI30K, *TATOEBA, *WMT14)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class EvalSet:
 
 
 def load_test_set(data: Path | str, name: str, direction: str) -> EvalSet:
-    """The test set `name` in `direction` ("de-en") from a folder with multi30k/parallel, multi30k/tok and tatoeba."""
+    """The test set `name` in `direction` ("de-en") from a folder as `anyorder data` lays it out."""
     data = Path(data)
     if name not in NAMES:
         raise DataError(f"no test set {name!r}; there are {', '.join(NAMES)}")
@@ -55,6 +56,9 @@ def load_test_set(data: Path | str, name: str, direction: str) -> EvalSet:
         pairs = read_parallel(_found(folder, f"{name}.{source}"), _found(folder, f"{name}.{target}"))
         lines = data / "multi30k" / "tok" / f"{name}.lc.norm.tok.{target}"
         tokenised = read_texts(lines).lines if lines.exists() else None
+    elif name in WMT14:
+        first, second = (_found(data / "wmt14", f"{name}.{language}") for language in (source, target))
+        pairs = read_parallel(first, second)
     else:
         pairs = read_tsv(_found(data / "tatoeba", f"{TATOEBA[name]}.de-en.tsv"))
         if source == "en":
@@ -70,4 +74,5 @@ def _found(folder: Path, name: str) -> Path:
     for path in (folder / f"{name}.gz", folder / name):
         if path.exists():
             return path
-    raise DataError(f"{folder / name}(.gz) does not exist: give the folder that holds multi30k/ and tatoeba/")
+    known = "multi30k/, tatoeba/ or wmt14/, as `anyorder data` lays them out"
+    raise DataError(f"{folder / name}(.gz) does not exist: give the folder that holds {known}")

@@ -123,7 +123,7 @@ def reproduce(
 
 def findings_page(results: Results, rows: Rows, model: str, left: int) -> Page:
     """What the paper's findings come to, and its tables."""
-    asked = "--quick" if rows.scope.quick else f"--headline {rows.scope.headline}"
+    asked = _asked(rows.scope, f"--headline {rows.scope.headline}")
     page = Page(["# The paper's findings, measured here", *_how(rows.scope, model, f"--findings {asked}", left)])
     page.add("## Does it hold?", *findings(results, rows))
     page.add("## Does the order matter?", *(tables.orders(results, rows, corpus) for corpus in rows.scope.sets))
@@ -149,6 +149,15 @@ def write_report(results: Results, rows: Rows, out: Path, model: str, left: int 
     write_whole(out / "timings.md", f"# Seconds\n\n{tables.timings(results, every)}\n")
 
 
+def _asked(scope: Scope, sizes: str) -> str:
+    """The options that differ from the command's own."""
+    usual = Scope()
+    out = ["--quick" if scope.quick else sizes]
+    out += [f"--set {scope.main}"] if scope.main != usual.main else []
+    out += [f"--val {scope.val}"] if scope.val != usual.val else []
+    return " ".join(out + ([f"--choose {scope.criterion}"] if scope.criterion != usual.criterion else []))
+
+
 def _how(scope: Scope, model: str, asked: str, left: int) -> Iterable[str]:
     """By which command and how everything below it was measured."""
     state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
@@ -169,7 +178,7 @@ def _how(scope: Scope, model: str, asked: str, left: int) -> Iterable[str]:
 def report(results: Results, rows: Rows, model: str, left: int) -> Page:
     """The report, but for generations that were watched."""
     s = rows.scope
-    asked = "--quick" if s.quick else f"--limit {s.limit} --headline {s.headline}"
+    asked = _asked(s, f"--limit {s.limit} --headline {s.headline}")
     page = Page(["# The paper's results, measured here", *_how(s, model, asked, left)])
     page.parts.append(
         "Every number has beside it what it cost: passes are canvases through the model per sentence, all its "
