@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +35,9 @@ from anyorder.core import (
     unroll,
 )
 from anyorder.core import look as look_module
+from anyorder.errors import PlanError
 from anyorder.models.table import Table
+from anyorder.text.plan import Plan
 
 
 def test_pll_by_definition_and_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,3 +179,42 @@ def test_scores_of_several_steps_at_once_count_every_written_symbol() -> None:
         for last in unroll(table, NoContext(), state, decoder):
             total += float(last.view.logp[last.z].sum())
         assert last is not None and float(last.state.score) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("drawn", [True, False])
+def test_a_path_score_is_a_probability_or_is_not_given(drawn: bool) -> None:
+    """Σ exp(score) over all paths is 1 where positions do not look at draws; where they do, there is no score."""
+    table = Table(3, 2)
+    names = ["confidence"] if drawn else ["uniform", "left2right", "easy-first"]
+    for name in names:
+        decoder = replace(recipes.STRATEGIES[name], symbols=Symbols(temperature=1.0))
+        state = masks(table, *[3] * 4000, seed=1)
+        paths: dict[tuple[Any, ...], float] = {}
+        ways: list[list[Any]] = [[] for _ in range(4000)]
+        for step in unroll(table, NoContext(), state, decoder):
+            for n, row in enumerate(step.rows.tolist()):
+                i = int(step.z[n].nonzero()[0, 0])
+                ways[row].append((i, int(step.state.tokens[n, i])))
+            last = step.state
+        for way, score in zip(ways, last.score.tolist(), strict=True):
+            paths[tuple(way)] = score
+        total = sum(map(math.exp, paths.values()))
+        assert math.isnan(total) if drawn else total == pytest.approx(1, abs=0.01), name
+
+
+@pytest.mark.parametrize(
+    "decoder",
+    [recipes.llada(2, 2), recipes.fast_dllm(0.6, 3), recipes.fast_dllm_factor(1.0, 3), recipes.klass(), recipes.wino()],
+)
+def test_no_score_where_drawn_symbols_choose_their_positions(decoder: Decoder) -> None:
+    table = Table(3, 2)
+    greedy = decode(table, NoContext(), masks(table, 3), decoder)
+    assert greedy.score.isfinite().all()
+    drawn = decode(table, NoContext(), masks(table, 3), replace(decoder, symbols=Symbols(temperature=0.7)))
+    assert drawn.score.isnan().all() and drawn.logp.isfinite().all()
+
+
+def test_paths_without_a_score_are_not_compared_by_it() -> None:
+    with pytest.raises(PlanError, match="rescore 'path' compares log p of paths, which is not known"):
+        Plan.of(order="confidence", temperature=1.0, rescore="path").decoder()
+    assert Plan.of(order="easy-first", temperature=1.0, rescore="path").decoder().counts

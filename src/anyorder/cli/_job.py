@@ -94,12 +94,22 @@ class Job:
 
     def _line(self, number: int, result: Translation) -> str:
         if self.as_json:
-            hypotheses = [{name: getattr(h, name) for name in SAID} for h in result.hypotheses]
-            record = {"source": result.source, "text": result.text, "score": result.score if hypotheses else None}
+            hypotheses = [{name: _json(getattr(h, name)) for name in SAID} for h in result.hypotheses]
+            record = {
+                "source": result.source,
+                "text": result.text,
+                "score": _json(result.score) if hypotheses else None,
+            }
             return json.dumps({**record, "hypotheses": hypotheses, "error": result.error}, ensure_ascii=False) + "\n"
         if self.plan.nbest == 1:
             return one_line(result.text) + "\n"
         return "".join(f"{number} ||| {one_line(h.text)} ||| {h.score:.4f}\n" for h in result.hypotheses)
+
+
+def _json(value: Any) -> Any:
+    from anyorder.text.results import told
+
+    return told(value) if isinstance(value, float) else value
 
 
 def _file(raw: BinaryIO) -> int | None:

@@ -131,8 +131,10 @@ def open_writer(name: str, loading: dict[str, Any]) -> Writer:
 
 def say(text: str, score: float, as_json: bool, **more: Any) -> None:
     """One result: its score and text, or everything as JSON."""
+    from anyorder.text.results import told
+
     if as_json:
-        echo(json.dumps({"text": text, "score": score, **more}, ensure_ascii=False))
+        echo(json.dumps({"text": text, "score": told(score), **more}, ensure_ascii=False))
     else:
         echo(f"{score:.4f}\t{text}")
 

@@ -14,6 +14,7 @@ from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, U
 from anyorder.models import catalog
 from anyorder.models.freed import Freed, keep_few_operations
 from anyorder.text.plan import Plan, planned
+from anyorder.text.results import told
 
 Name = Literal["translate", "fill", "infill", "generate", "score"]
 INTO: dict[str, str] = {
@@ -27,7 +28,7 @@ class Answer(NamedTuple):
     """What came of a row: texts, the best first, and their scores; or an error."""
 
     texts: Sequence[str] = ()
-    scores: Sequence[float] = ()
+    scores: Sequence[float | None] = ()
     error: str = ""
 
 
@@ -213,7 +214,7 @@ def _unfit(row: tuple[Any, ...], task: Task) -> Answer | None:
 
 
 def _filled(fillings: Sequence[Any]) -> Answer:
-    return Answer([f.text for f in fillings], [f.score for f in fillings])
+    return Answer([f.text for f in fillings], [told(f.score) for f in fillings])
 
 
 def _chunks(texts: Sequence[Any]) -> Iterator[range]:

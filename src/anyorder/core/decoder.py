@@ -76,6 +76,12 @@ class Decoder:
         plain = type(self.edit) is Replace and type(self.length).finish in (Known.finish, UntilEos.finish)
         return writes and plain and not symbols.may_mask and symbols.forced is None
 
+    @cached_property
+    def counts(self) -> bool:
+        """Is log p(G|X) = Σ log p(z) + log p(y)? Not where a symbol is drawn first and its position chosen by it: that
+        y was drawn at i and chosen depends on what was drawn everywhere else, and the score is NaN."""
+        return not (self.symbols.temperature and "logp" in self.coordinates.reads)
+
     def start(self, state: State) -> State:
         """The state with what this decoder gives each row: its number of steps T, its own symbols. Before a row's
         first step. Raises ValueError where a rule cannot be kept, or has no valid whole on its canvas."""

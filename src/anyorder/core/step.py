@@ -12,6 +12,7 @@ at different steps; nothing that is decided for a row depends on another.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -176,6 +177,7 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     # Left to right, so that padding changes no rounding; of one term at most, any sum is exact.
     gained = gains.sum(-1) if c.single and task.left is None else gains.cumsum(-1)[:, -1]
     before = state.score if c.certain else state.score + logz
+    before = before if task.decoder.counts else torch.full_like(before, math.nan)
     known = new.view
     if task.ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))

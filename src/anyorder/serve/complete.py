@@ -109,7 +109,7 @@ def writings(model: Writer, prompt: str, suffix: str, wanted: Wanted) -> list[Ch
     inputs = [Input(canvases=(Canvas(canvas, copy=k),)) for k in range(wanted.n)]
     at, out = slice(len(start), len(start) + length), []
     for hypotheses in model.generator.generate(inputs, wanted.plan, keep=bool(wanted.top)):
-        best = max(hypotheses, key=lambda h: h.path_score)
+        best = max(hypotheses, key=lambda h: h.score)
         choice = cut(best, best.ids[at], best.logp[at], speak, wanted, _tops(model, best, len(start)))
         out.append(choice if choice.finish == "stop" and wanted.stop else replace(choice, finish="length"))
     return out

@@ -112,6 +112,11 @@ class Plan(Options):
                 "rescore 'marginal' sums over paths, and an order that takes the best positions has one path only, "
                 "which rescore 'path' scores: add an order_temperature, or take the order uniform"
             )
+        if self.rescore == "path" and not decoder.counts:
+            raise PlanError(
+                "rescore 'path' compares log p of paths, which is not known where positions are chosen by the symbols "
+                "drawn there: leave the temperature out, or take rescore 'written' or an order such as easy-first"
+            )
         if self.searches:
             count = decoder.coordinates.count
             if count != fixed(1):

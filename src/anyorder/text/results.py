@@ -19,7 +19,7 @@ class Hypothesis:
     tokens: tuple[str, ...]
     logp: tuple[float, ...]  # log p of each symbol when it was written
     score: float  # what candidates are ranked by: the chosen score divided by the length; NaN if none was asked for
-    path_score: float  # log p(G|X)
+    path_score: float  # log p(G|X); NaN where positions were chosen by the symbols drawn there
     log_length: float  # log p(L|X)
     path: Path | None = field(default=None, repr=False, compare=False)  # how it was written, where that was kept
 
@@ -65,7 +65,7 @@ class Filling:
     tokens: tuple[str, ...]  # the tokens that were written, left to right
     ids: tuple[int, ...]
     logp: float  # log p of all of them jointly, in the order they were written
-    score: float  # what fillings are ranked by
+    score: float  # log p(G) of the path, which fillings are ranked by; NaN where a drawn symbol chose its own position
 
     @property
     def probability(self) -> float:
@@ -101,3 +101,8 @@ def ranked(hypotheses: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
     for h in sorted(hypotheses, key=lambda h: -h.score):
         best.setdefault(h.ids, h)
     return tuple(best.values())
+
+
+def told(score: float) -> float | None:
+    """A score as JSON has it: null where it is not known."""
+    return score if math.isfinite(score) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,9 +35,14 @@ def record(
         raise ValueError(f"row {row} took no step: there is nothing to record")
     return Trace(
         canvas=list(strings(first.tokens[0])), steps=out, tokens=list(strings(last.tokens[0])),
-        score=float(last.score[0]), forwards=cost.forwards, head_rows=cost.head_rows,
+        score=_known(float(last.score[0])), forwards=cost.forwards, head_rows=cost.head_rows,
         edit="insert" if isinstance(edit, Insert) else "replace", **header,
     )  # fmt: skip
+
+
+def _known(score: float) -> float:
+    """The score of a path; a trace says −∞ (null) where it is not known."""
+    return -math.inf if math.isnan(score) else score
 
 
 def trace_step(step: Step, n: int, strings: Strings, edit: Edit | None = None) -> TraceStep:
