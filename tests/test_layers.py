@@ -13,7 +13,7 @@ ROOT = Path(anyorder.__file__).parent
 LAYERS = (
     ("errors",),
     ("files", "options"),
-    ("machine",),
+    ("machine", "progress"),
     ("pool",),
     ("core",),
     ("recipes",),

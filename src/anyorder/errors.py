@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -58,6 +59,12 @@ def no_memory(error: Exception) -> bool:
     """Was there too little memory? Of torch's errors some say so by their name, some in words alone."""
     named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return named or "can't allocate memory" in str(error)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The known name that `name` is a misspelling of, as a question; empty where there is none."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"did you mean {found[0]!r}? " if found else ""
 
 
 def pointer(text: str, at: int, around: int = 40) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -192,14 +193,49 @@ def whole_folder(folder: Path | str) -> Iterator[Path]:
     _sync_folder(folder.parent)
 
 
+def fingerprint(*content: str | bytes) -> str:
+    """A short hash of contents, one after the other."""
+    total = hashlib.sha256()
+    for part in content:
+        total.update(part.encode("utf-8", "backslashreplace") if isinstance(part, str) else part)
+    return total.hexdigest()[:16]
+
+
+def agree(
+    where: object, was: Mapping[str, Any], now: Mapping[str, Any], instead: str, free: Iterable[str] = ()
+) -> None:
+    """Refuse to go on with results that were made in another way: what changed, and what to do `instead`.
+
+    Settings named in `free` may change.
+    """
+    changes = "; ".join(
+        _changes({k: v for k, v in was.items() if k not in free}, {k: v for k, v in now.items() if k not in free})
+    )
+    if changes:
+        raise FileError(f"{where} is of another run: {changes}. {instead}")
+
+
+def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    now = json.loads(json.dumps(now))
+    for key in {**was, **now}:
+        a, b = was.get(key), now.get(key)
+        if isinstance(a, dict) and isinstance(b, dict):
+            yield from _changes(a, b)
+        elif a != b:
+            said = [json.dumps(value, ensure_ascii=False) for value in (a, b)]
+            yield (
+                f"{key} was {said[0]}, is {said[1]}" if max(map(len, said)) <= 80 else f"{key}: not the same as before"
+            )
+
+
 def digest(*files: Path) -> str:
     """A fingerprint of files and of everything in folders: names and contents."""
-    total = hashlib.sha256()
+    parts = []
     for file in files:
         for path in sorted(p for p in file.rglob("*") if p.is_file()) if file.is_dir() else [file]:
             with path.open("rb") as content:
-                total.update(f"{path.name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\0".encode())
-    return total.hexdigest()[:16]
+                parts.append(f"{path.name}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\0")
+    return fingerprint(*parts)
 
 
 def plain_name(name: str) -> bool:

@@ -5,7 +5,6 @@ C is which coordinates, D the whole decoder. T is a number of steps, L a canvas'
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -57,6 +56,7 @@ from anyorder.core import (
 from anyorder.core import (
     Decoder as D,
 )
+from anyorder.errors import near
 
 # Section 4, "Handcrafted decoding strategies": one position at a time, T = L.
 uniform = D(C(random))  # τ → ∞: a position uniformly at random, without replacement
@@ -248,8 +248,7 @@ def order_of(text: str, more: Mapping[str, Order] | None = None, elsewhere: Iter
         return named[text]
     if re.fullmatch(r"[A-Za-z][A-Za-z0-9-]*", text) and text not in FEATURES:
         names = dict.fromkeys([*named, *elsewhere])
-        near = difflib.get_close_matches(text, [*names, *FEATURES], 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = near(text, [*names, *FEATURES])
         raise ValueError(
             f"no order {text!r}; {hint}there are {', '.join(names)}, and sums of {', '.join(FEATURES)} "
             "such as 'negent + 0.9*logp'"

@@ -26,7 +26,7 @@ def test_lines_stay_in_place(run: Run, model_folder: Path, files: tuple[Path, Pa
     common = ["evaluate", "-m", model_folder, "--source", files[0], "--reference", files[1], "--steps", "2"]
     done = run(*common, "-o", tmp_path / "out", "--json")
     counts = json.loads(done.lines[-1])
-    assert done.code == 1 and "line 3: " in done.err and "line 5: not UTF-8" in done.err
+    assert done.code == 1 and "line 3: " in done.err and "line 5: byte 2 of the line is not UTF-8" in done.err
     assert [counts[name] for name in ("lines", "sentences", "blank", "failed")] == [6, 3, 1, 2]
     written = (tmp_path / "out").read_text().split("\n")
     assert len(written) == 7 and [bool(line) for line in written[:6]] == [True, False, False, True, False, True]

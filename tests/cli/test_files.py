@@ -13,7 +13,7 @@ import pytest
 from cli_support import Run
 
 from anyorder import files
-from anyorder.cli import _guard, _outputs, commands
+from anyorder.cli import _guard, commands
 from anyorder.traces import reading
 
 SENTENCES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
@@ -269,4 +269,4 @@ def test_permissions_of_whole_files(tmp_path: Path) -> None:
 
 
 def test_fingerprints_differ() -> None:
-    assert _outputs.fingerprint("a\nb") != _outputs.fingerprint("a\n b") and len(_outputs.fingerprint(b"")) == 16
+    assert files.fingerprint("a\nb") != files.fingerprint("a\n b") and len(files.fingerprint(b"")) == 16

@@ -29,7 +29,7 @@ def test_a_test_set_whose_gzip_is_damaged(run: Run, model_folder: Path, tmp_path
     done = run("evaluate", *both, "-m", model_folder)
     assert done.code == 1 and "a.gz cannot be read" in done.err
     done = run("map", "translate", tmp_path / "a.gz", tmp_path / "new", "--to", "en", "-m", model_folder)
-    assert done.code == 1 and "a.gz can not be read" in done.err
+    assert done.code == 1 and "a.gz cannot be read" in done.err
 
 
 @pytest.mark.parametrize("command", [["view"], ["train"], ["map", "translate"], ["convert"]], ids=lambda c: c[0])

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from anyorder.cli import _job, _stream
+from anyorder.cli import _job
+from anyorder.data import lines as lines_of
 from anyorder.traces import reading
 
 LINES = ["Ein Hund läuft am Strand.", "", "Zwei Kinder spielen.", "Ein Garten."]
@@ -126,7 +127,7 @@ def test_bytes_that_are_not_text(run: Run, model_folder: Path) -> None:
     stdin = data(LINES) + "für\n".encode("latin1") + data(LINES)
     done = run("translate", "-t", "en", "-m", model_folder, stdin=stdin)
     assert done.code == 1 and len(done.lines) == 4
-    assert "line 5, byte 2" in done.err and "UTF-8" in done.err and "Traceback" not in done.err
+    assert "line 5: byte 2 of the line" in done.err and "UTF-8" in done.err and "Traceback" not in done.err
 
 
 def test_resume(run: Run, model_folder: Path, tmp_path: Path) -> None:
@@ -150,13 +151,13 @@ def test_resume(run: Run, model_folder: Path, tmp_path: Path) -> None:
 
 def test_windows_begin_small_and_stay_bounded() -> None:
     lines = [f"{i} é" for i in range(5000)]
-    found = list(_stream.windows(io.BufferedReader(io.BytesIO(data(lines).replace(b"\n", b"\r\n"))), "x"))
+    found = list(lines_of.windows(io.BufferedReader(io.BytesIO(data(lines).replace(b"\n", b"\r\n"))), "x"))
     assert [x for _, w in found for x in w] == lines and [n for n, _ in found][:2] == [1, 17]
-    assert len(found[0][1]) == _stream.SMALL and max(len(w) for _, w in found) == _stream.LARGE
-    given = list(_stream.windows(io.BufferedReader(io.BytesIO(data(lines))), "x", [3, 4000, 5]))
+    assert len(found[0][1]) == lines_of.SMALL and max(len(w) for _, w in found) == lines_of.LARGE
+    given = list(lines_of.windows(io.BufferedReader(io.BytesIO(data(lines))), "x", [3, 4000, 5]))
     assert [x for _, w in given for x in w] == lines and [n for n, _ in given][:5] == [1, 4, 4004, 4009, 4137]
-    with pytest.raises(_stream.InputError, match="line 2: longer"):
-        list(_stream.windows(io.BufferedReader(io.BytesIO(b"a\n" + b"b" * 3_000_000)), "x"))
+    with pytest.raises(lines_of.InputError, match="line 2: a line of more than"):
+        list(lines_of.windows(io.BufferedReader(io.BytesIO(b"a\n" + b"b" * 3_000_000)), "x"))
 
 
 def test_a_translation_is_one_line() -> None:

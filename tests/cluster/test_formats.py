@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from anyorder.cluster import formats, places
-from anyorder.cluster.rows import LONGEST
 from anyorder.cluster.shards import cut
+from anyorder.data.lines import LONGEST
 from anyorder.errors import DataError, UsageError
 
 TEXTS = ["Ein Hund.", "", "Zwei „Kinder“ spielen,\tsagt er.", "a" * 40, "Ende", " x "]

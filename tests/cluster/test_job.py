@@ -150,7 +150,7 @@ def test_jobs_are_not_mixed(do: Do, source: Path, tmp_path: Path) -> None:
     do(TRANSLATE, source, out, size=200)
     whole = parts(out)
     for task, size in ((replace(TRANSLATE, options={"steps": 3}), 200), (TRANSLATE, 300)):
-        with pytest.raises(FileError, match="of another job"):
+        with pytest.raises(FileError, match="of another run"):
             do(task, source, out, size=size)
     with pytest.raises(FileError, match="steps was 2, is 3"):
         do(replace(TRANSLATE, options={**FAST, "steps": 3}), source, out, size=200)
@@ -162,7 +162,7 @@ def test_jobs_are_not_mixed(do: Do, source: Path, tmp_path: Path) -> None:
     assert changed.read_text() == "mine\n"
     changed.write_bytes(kept)
     source.write_text(source.read_text().replace("Hund", "Kind"))
-    with pytest.raises(FileError, match="inputs are others, or were changed"):
+    with pytest.raises(FileError, match="inputs: not the same as before"):
         do(TRANSLATE, source, out, size=200)
     assert parts(out) == whole
 

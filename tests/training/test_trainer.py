@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from anyorder.data.ragged import Ragged
 from anyorder.errors import DataError, TextError
+from anyorder.files import FileError
 from anyorder.models import load_model
 from anyorder.models.folder import ModelFolder
 from anyorder.text.load import load
@@ -94,7 +95,7 @@ def test_a_stage_of_one_direction_learns_and_translates_that_one_alone(objective
     assert translator.translate("a b", to="a").hypotheses
     with pytest.raises(TextError, match="was trained for b-a alone"):
         translator.translate("a b", to="b")
-    with pytest.raises(TrainingError, match="direction was"):
+    with pytest.raises(FileError, match="direction was"):
         train(config(stage("s", objective, direction="a-b", bleu_sentences=3)), tmp_path)
 
 
@@ -334,13 +335,13 @@ def test_a_finished_folder_is_not_taken_for_another_runs(tmp_path: Path) -> None
         replace(settings, stages=[stage(steps=4, objective="autoregressive")]),
     ]
     for other in others:
-        with pytest.raises(TrainingError, match="is of another run"):
+        with pytest.raises(FileError, match="is of another run"):
             train(other, tmp_path / "run")
     train(replace(settings, stages=[stage(steps=3, learning_rate=0.5)]), tmp_path / "run")  # there is more to do
     teacher = tmp_path / "run" / "masked" / "best"
     made = Distillation("teacher", limit=5)
     distill(settings, ModelFolder(teacher), tmp_path / "distilled", made)
-    with pytest.raises(TrainingError, match="beam was 1, is 2"):
+    with pytest.raises(FileError, match="beam was 1, is 2"):
         distill(settings, ModelFolder(teacher), tmp_path / "distilled", replace(made, beam=2))
 
 

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 from anyorder.cli import _show, _stream
 from anyorder.cli._outputs import Outputs
 from anyorder.cli._terminal import shown, visible
+from anyorder.data.lines import windows
 from anyorder.files import FileError, ctrl_c_waits, keep_apart, write_whole
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Job:
             write_whole(path, "".join(lines))
         self.watch.commit()
 
-    def stream(self, raw: BinaryIO, name: str, path: Path | None, resume: bool, settings: dict[str, Any]) -> None:
+    def stream(self, raw: IO[bytes], name: str, path: Path | None, resume: bool, settings: dict[str, Any]) -> None:
         """Translate every line; what is finished is written, whatever happens next."""
         done = before = 0
         outputs = Outputs([path, self.watch.file], settings)
@@ -57,8 +58,8 @@ class Job:
             sizes = [block.lines for block in outputs.blocks]
             before = sum(sizes)
             try:
-                with _stream.progress(raw, sys.stdout, before) as advance:
-                    for n, (number, lines) in enumerate(_stream.windows(raw, name, sizes)):
+                with _stream.progress(raw, sys.stdout, before) as bar:
+                    for n, (number, lines) in enumerate(windows(raw, name, sizes)):
                         if n < len(sizes):
                             outputs.check(n, number, lines)
                             done += len(lines)
@@ -68,7 +69,7 @@ class Job:
                         with ctrl_c_waits():  # a block is written, noted and counted, or none of it
                             outputs.commit(lines)
                             done += len(lines)
-                        advance(len(lines))
+                        bar.advance(len(lines))
                 if done < before:
                     raise FileError(f"{name} has {done} lines, but {path} has translations of {before}")
                 outputs.begin()  # of an empty input an empty output
@@ -112,7 +113,7 @@ def _json(value: Any) -> Any:
     return told(value) if isinstance(value, float) else value
 
 
-def _file(raw: BinaryIO) -> int | None:
+def _file(raw: IO[bytes]) -> int | None:
     try:
         return raw.fileno()
     except OSError:  # held in memory

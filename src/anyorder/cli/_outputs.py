@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -13,15 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from anyorder.cli._terminal import shown
-from anyorder.files import FileError, open_claimed, packed, special
+from anyorder.files import FileError, agree, fingerprint, open_claimed, packed, special
 
 VERSION = 1
-
-
-def fingerprint(content: str | bytes) -> str:
-    """A short hash of a block's content."""
-    data = content.encode("utf-8", "backslashreplace") if isinstance(content, str) else content
-    return hashlib.sha256(data).hexdigest()[:16]
 
 
 @dataclass
@@ -123,10 +116,7 @@ class Outputs:
         settings, blocks, self._recorded = _read_record(record)
         if settings is None:
             return
-        keys = [key for key in {**settings, **self.settings} if settings.get(key) != self.settings.get(key)]
-        if keys:
-            changes = "; ".join(f"{key} was {settings.get(key)!r}, is {self.settings.get(key)!r}" for key in keys)
-            raise FileError(f"{self.files[0].path} is of another run: {changes}. Leave --resume out to write it anew")
+        agree(output, settings, self.settings, "Leave --resume out to write it anew")
         self.blocks = blocks
         if any(len(block.sizes) != len(self.files) for block in blocks):
             raise FileError(f"{record} is damaged: leave --resume out to write {self.files[0].path} anew")

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
 from anyorder.cli._terminal import visible
+from anyorder.progress import Bar
 
 if TYPE_CHECKING:
     from anyorder.cluster.job import Job
@@ -29,10 +28,10 @@ def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
     def count(shard: Shard, report: Report | str) -> None:
         nonlocal done
         done += not isinstance(report, str)
-        advance(shard, report)
+        bar.heard(shard, report)
 
     try:
-        with connected(workers, ray) as pool, _bar(job) as advance:
+        with connected(workers, ray) as pool, _Shards(job) as bar:
             outcome = job.run(pool, count)
     except BaseException as problem:
         if done:
@@ -91,31 +90,20 @@ def _say(job: Job, reports: dict[int, Report], failed: dict[int, str]) -> None:
         )
 
 
-@contextmanager
-def _bar(job: Job) -> Iterator[Callable[[Shard, Report | str], None]]:
-    """Shards, sentences a second, passes so far and time left, on standard error; nothing where nobody would see it."""
-    if not sys.stderr.isatty():
-        yield lambda shard, report: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+class _Shards(Bar):
+    """Shards, with sentences a second and passes so far."""
 
-    said = "{task.fields[shards]} shards · {task.fields[rate]} sentences/s · {task.fields[passes]} passes ·"
-    columns = (BarColumn(), TextColumn(said), TimeRemainingColumn())
-    begun, rows, passes, shards, before = time.monotonic(), 0, 0, 0, 0
-    with Progress(*columns, console=Console(stderr=True), speed_estimate_period=600) as bar:
-        total = sum(shard.size for shard in job.shards)
-        task = bar.add_task("", total=total, shards=f"0/{len(job.shards)}", rate="–", passes="0")
+    def __init__(self, job: Job) -> None:
+        super().__init__("shards", len(job.shards))
+        self.begun = time.monotonic()
+        self.rows = self.passes = self.before = 0
 
-        def advance(shard: Shard, report: Report | str) -> None:
-            nonlocal rows, passes, shards, before
-            shards += 1
-            seconds = time.monotonic() - begun
-            if not isinstance(report, str):
-                rows, passes = rows + report.rows, passes + report.passes
-                if seconds < 1:  # done before: it says nothing of how fast this run is
-                    before = rows
-            rate = f"{(rows - before) / seconds:,.1f}" if rows > before else "–"
-            bar.update(task, advance=shard.size, shards=f"{shards}/{len(job.shards)}", rate=rate, passes=f"{passes:,}")
-
-        yield advance
+    def heard(self, shard: Shard, report: Report | str) -> None:
+        """A shard is done, or failed."""
+        seconds = time.monotonic() - self.begun
+        if not isinstance(report, str):
+            self.rows, self.passes = self.rows + report.rows, self.passes + report.passes
+            if seconds < 1:  # done before: it says nothing of how fast this run is
+                self.before = self.rows
+        rate = f"{(self.rows - self.before) / seconds:,.1f}" if self.rows > self.before else "–"
+        self.advance(1, f"{rate} sentences/s · {self.passes:,} passes")

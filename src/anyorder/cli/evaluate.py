@@ -13,6 +13,7 @@ from anyorder.cli._guard import FOLDER, READ, WRITTEN
 from anyorder.cli._job import one_line
 from anyorder.cli._terminal import visible
 from anyorder.files import write_whole
+from anyorder.progress import Bar
 
 if TYPE_CHECKING:
     from anyorder.core import Cost
@@ -50,9 +51,6 @@ def evaluate(
     """
     import time
 
-    from rich.console import Console
-    from rich.progress import Progress
-
     plan, loading = o.parted(given)
     if ray is not None:
         for name in loading:
@@ -67,12 +65,11 @@ def evaluate(
     origin, _ = translator.direction(to, None)
     corpus, problems = _lines(data, test_set, source, reference, (origin, to))
     corpus = corpus.part(0, limit or len(corpus))
-    with Progress(console=Console(stderr=True)) as bar:
-        shown = bar.add_task("translating", total=len(corpus))
+    with Bar("translating", len(corpus)) as bar:
         if ray is None:
             begun = time.perf_counter()
             found = translator.translate(
-                corpus.sources, to, source=origin, plan=made, scores=False, progress=lambda n: bar.advance(shown, n)
+                corpus.sources, to, source=origin, plan=made, scores=False, progress=bar.advance
             )
             texts, errors, cost = [t.text for t in found], [t.error or "" for t in found], translator.cost
         else:
@@ -83,7 +80,7 @@ def evaluate(
             task = Task("translate", absolute(model), to, origin, loading=loading, options=plan)
             with connected(ray=ray) as pool:
                 begun = time.perf_counter()
-                texts, errors, cost = translated(pool, task, corpus.sources, lambda n: bar.advance(shown, n))
+                texts, errors, cost = translated(pool, task, corpus.sources, bar.advance)
     seconds = time.perf_counter() - begun
     lines = [one_line(text) for text in texts]
     if output is not None:

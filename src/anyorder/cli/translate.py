@@ -10,7 +10,7 @@ import typer
 
 from anyorder.cli import _options as o
 from anyorder.cli._guard import READ, WRITTEN
-from anyorder.cli._stream import open_lines
+from anyorder.data.lines import unpacked
 from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def translate(
     if text and resume:
         raise UsageError("--resume goes on with a stream of lines: give them with --input or on standard input")
     o.check_beside(loading, plan)
-    raw = open_lines(input_file) if input_file else None
+    raw = unpacked(input_file.open("rb")) if input_file else None
     made = o.make_plan(**plan)
 
     from anyorder.cli._job import Job

@@ -6,12 +6,13 @@ the rest.
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from anyorder.cluster.lines import folded, read_fasta, read_lines
-from anyorder.cluster.places import Input, opened, packed, reading
+from anyorder.cluster.places import Input, opened
 from anyorder.cluster.rows import Content, Span, to_bytes
 from anyorder.cluster.tables import (
     csv_bytes,
@@ -22,6 +23,7 @@ from anyorder.cluster.tables import (
     read_parquet,
     row_spans,
 )
+from anyorder.data.lines import readable
 from anyorder.errors import UsageError
 
 SUFFIXES = {
@@ -51,13 +53,10 @@ def size_of(file: Input) -> int:
     """Bytes of text that a file holds, which is what shards are cut by: it goes with the number of tokens."""
     if kind_of(file.path) == "parquet":
         return parquet_size(file.path)
-    if not packed(file.path):
-        return file.size
-    total = 0
-    with opened(file.path) as content, reading(file.path):
-        while chunk := content.read(1 << 20):
-            total += len(chunk)
-    return total
+    with readable(file.path), opened(file.path) as content:
+        if not isinstance(content, gzip.GzipFile):
+            return file.size
+        return sum(map(len, iter(lambda: content.read(1 << 20), b"")))
 
 
 def spans(file: Input, size: int, most: int) -> Iterator[Span]:
@@ -77,7 +76,7 @@ def read(path: str, span: Span) -> Content:
     kind, content = kind_of(path), Content()
     if kind == "parquet":
         return read_parquet(path, span)
-    with opened(path) as file, reading(path):
+    with opened(path) as file, readable(path):
         if kind == "csv":
             read_csv(path, file, span, content)
         elif kind == "fasta":

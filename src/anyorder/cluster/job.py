@@ -24,7 +24,7 @@ from anyorder.cluster.shards import Report, Shard, cut
 from anyorder.cluster.tasks import Task, absolute
 from anyorder.cluster.work import DONE, JOB, LOCK, MANIFEST, Work, key_of
 from anyorder.errors import UsageError
-from anyorder.files import ASIDE, FileError, open_claimed
+from anyorder.files import ASIDE, FileError, agree, open_claimed
 from anyorder.text.identity import identity
 
 VERSION = 1
@@ -130,11 +130,7 @@ class Job:
         except (ValueError, KeyError, TypeError):
             what = f"{self._path(JOB)} is of no job that this version can go on with"
             raise FileError(f"{what}: choose another folder") from None
-        now = json.loads(json.dumps(self.said))
-        keys = [key for key in {**said, **now} if said.get(key) != now.get(key)]
-        if keys:
-            changes = "; ".join(_change(key, said.get(key), now.get(key)) for key in keys)
-            raise FileError(f"{self.output} is of another job: {changes}. Choose another folder, or remove this one")
+        agree(self.output, said, self.said, "Choose another folder, or remove this one")
 
     def _finished(self) -> Outcome:
         """The shards that have a record and the part that it speaks of; what was begun and left is cleared away."""
@@ -182,12 +178,3 @@ def _report(content: bytes | None) -> Report | None:
 
 def _plain(task: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in task.items() if value is not None}
-
-
-def _change(key: str, was: Any, now: Any) -> str:
-    if isinstance(was, dict) and isinstance(now, dict):
-        inner = [k for k in {**was, **now} if was.get(k) != now.get(k)]
-        return "; ".join(_change(k, was.get(k), now.get(k)) for k in inner)
-    if isinstance(was, list):
-        return f"the {key} are others" if key != "inputs" else "the inputs are others, or were changed"
-    return f"{key} was {was!r}, is {now!r}"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import os
-import zlib
 from dataclasses import dataclass
 from typing import IO, Any
 
 import fsspec
 
+from anyorder.data.lines import readable, unpacked
 from anyorder.errors import DataError, first_line
 from anyorder.files import FileError, write_whole
 
@@ -48,7 +47,7 @@ def find(place: str) -> list[Input]:
     """The files of a path, a folder (all below it) or a glob, by name; hidden ones, and those with a _ first, are left
     out of folders and globs."""
     fs, path = file_system(place)
-    with reading(place):
+    with readable(place):
         if any(c in path for c in "*?["):
             names = [name for name in fs.glob(path) if not fs.isdir(name) and not _hidden(name.rsplit("/", 1)[-1])]
         elif fs.isdir(path):
@@ -70,36 +69,17 @@ def _hidden(below: str) -> bool:
 def look(path: str) -> Input:
     """A file as it is now."""
     fs, name = file_system(path)
-    with reading(path):
+    with readable(path):
         info = fs.info(name)
     stamp = next((f"{key} {info[key]}" for key in STAMPS if info.get(key)), "")
     return Input(path, int(info["size"]), stamp)
 
 
-@contextlib.contextmanager
-def reading(path: str) -> Any:
-    """Around reading: what a file system says becomes a sentence."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path} can not be read: {getattr(error, 'strerror', None) or first_line(error)}") from None
-
-
-def packed(path: str) -> bool:
-    """Is it gzip? Known by its content."""
-    fs, name = file_system(path)
-    with reading(path), fs.open(name, "rb") as file:
-        return bool(file.read(2) == b"\x1f\x8b")
-
-
 def opened(path: str) -> IO[bytes]:
-    """The bytes of a file, unpacked."""
+    """The bytes of a file, unpacked where it is gzip."""
     fs, name = file_system(path)
-    gzipped = packed(path)
-    file = fs.open(name, "rb")
-    return gzip.open(file) if gzipped else file  # type: ignore[return-value]
+    with readable(path):
+        return unpacked(fs.open(name, "rb"))
 
 
 def apart(inputs: list[Input], place: str, output: str) -> None:
@@ -135,7 +115,7 @@ def join(folder: str, *names: str) -> str:
 def read(path: str) -> bytes | None:
     """The content of a small file, None where there is none."""
     fs, name = file_system(path)
-    with reading(path):
+    with readable(path):
         try:
             return bytes(fs.cat_file(name))
         except FileNotFoundError:

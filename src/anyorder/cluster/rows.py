@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-LONGEST = 1 << 20  # bytes of a line
 Span = tuple[int, int]  # part of a file: bytes (unpacked, where it is gzip), or rows of Parquet
 
 
@@ -18,9 +17,9 @@ class Content:
     table: Any = None  # Parquet's own, which keeps the types of columns
     said: dict[int, str] = field(default_factory=dict)  # row → its line of JSON, which keeps every digit
 
-    def add(self, record: dict[str, Any], problem: str | None = None) -> None:
+    def add(self, record: dict[str, Any], problem: str = "") -> None:
         """Append a record, and what is wrong with it, if anything is."""
-        if problem is not None:
+        if problem:
             self.problems[len(self.records)] = problem
         self.records.append(record)
 

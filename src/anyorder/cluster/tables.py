@@ -7,17 +7,16 @@ import io
 from collections.abc import Iterator
 from typing import IO, Any
 
-from anyorder.cluster.places import file_system, opened, reading
-from anyorder.cluster.rows import LONGEST, Content, Span, to_bytes
+from anyorder.cluster.places import file_system, opened
+from anyorder.cluster.rows import Content, Span, to_bytes
+from anyorder.data.lines import CONVERT, LONGEST, readable
 from anyorder.errors import DataError, extra
-
-CONVERT = "convert the input, for instance with `iconv -f latin1 -t utf8`"
 
 
 def csv_spans(path: str, most: int) -> Iterator[Span]:
     """Spans that begin where rows do: a line end within quotes is none."""
     start, at, quoted = -1, 0, False
-    with opened(path) as file, reading(path):
+    with opened(path) as file, readable(path):
         _columns(path, file)
         file.seek(0)
         while line := file.readline():
@@ -41,7 +40,7 @@ def read_csv(path: str, file: IO[bytes], span: Span, content: Content) -> None:
     for number, row in enumerate(_rows(path, file.read(span[1] - span[0])), 1):
         if not row:
             continue
-        where, problem = f"{path}, row {number} after byte {span[0]:,}", None
+        where, problem = f"{path}, row {number} after byte {span[0]:,}", ""
         bad = [i for i, value in enumerate(row) if not _is_text(value)]
         if len(row) != len(header):
             row, problem = [""] * len(header), f"{where}: {len(row)} fields, the header has {len(header)}"

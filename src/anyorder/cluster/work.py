@@ -13,7 +13,7 @@ from anyorder.cluster.rows import Content
 from anyorder.cluster.shards import Report, Shard
 from anyorder.cluster.tasks import Opened, Task
 from anyorder.errors import DataError
-from anyorder.files import FileError
+from anyorder.files import FileError, fingerprint
 from anyorder.text.identity import identity
 
 JOB, DONE, LOCK, MANIFEST = "job.json", "_done", "_lock", "manifest.json"
@@ -101,4 +101,4 @@ def done(opened: Opened, content: Content) -> dict[str, list[Any]]:
 
 def key_of(job: Any) -> str:
     """A short name of a job: the same for the same job."""
-    return hashlib.sha256(json.dumps(job, sort_keys=True).encode()).hexdigest()[:16]
+    return fingerprint(json.dumps(job, sort_keys=True))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
 
 from anyorder.core.order import FEATURES, Order
-from anyorder.errors import UsageError, pointer
+from anyorder.errors import UsageError, near, pointer
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_][\w-]*)|(?P<op>[-+*()]))"
@@ -105,8 +104,7 @@ class _Parser:
             what = f"expected a feature, found {value!r}" if value else "expected a feature, found the end"
             raise OrderError(self.text, at, f"{what}; there are {', '.join(self.features)}")
         if value not in self.features:
-            near = difflib.get_close_matches(value, self.features, 1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
+            hint = near(value, self.features)
             raise OrderError(self.text, at, f"no feature {value!r}; {hint}there are {', '.join(self.features)}")
         self.next += 1
         return self.features[value]

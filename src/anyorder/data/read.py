@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,6 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from anyorder.data.lines import Line, lines, readable, unpacked
 from anyorder.errors import DataError, extra
 
 
@@ -50,38 +49,27 @@ class Texts:
     report: Report
 
 
-def read_lines(path: Path | str) -> Iterator[bytes]:
-    """The lines of a file, without their ends; gzip is recognised by its content."""
-    path = Path(path)
-    try:
-        with path.open("rb") as probe:
-            packed = probe.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            for line in file:
-                yield line.rstrip(b"\r\n")
-    except FileNotFoundError:
-        raise DataError(f"{path} does not exist") from None
-    except (EOFError, zlib.error, OSError) as error:  # BadGzipFile is an OSError
-        raise DataError(f"{path} cannot be read: {error}") from None
+def read_lines(path: Path | str) -> Iterator[Line]:
+    """The lines of a file, plain or gzip."""
+    with readable(str(path)), open(path, "rb") as file:
+        yield from lines(unpacked(file))
 
 
-def _usable(raw: bytes, line: int, report: Report, longest: int) -> str | None:
+def _usable(line: Line, number: int, report: Report, longest: int) -> str | None:
     """The text of a line, or None after noting why not."""
-    try:
-        text = raw.decode("utf-8").strip()
-    except UnicodeDecodeError:
-        report.skip("not UTF-8", line)
-        return None
-    if not text:
-        report.skip("empty", line)
+    text = line.text.strip()
+    if line.problem:
+        report.skip("not UTF-8" if "UTF-8" in line.problem else "too long for a line of text", number)
+    elif not text:
+        report.skip("empty", number)
     elif len(text) > longest:
-        report.skip(f"longer than {longest} characters", line)
+        report.skip(f"longer than {longest} characters", number)
     else:
         return text
     return None
 
 
-def _collect(rows: Iterable[tuple[bytes, bytes] | None], report: Report, longest: int) -> Pairs:
+def _collect(rows: Iterable[tuple[Line, Line] | None], report: Report, longest: int) -> Pairs:
     first, second = [], []
     for number, row in enumerate(rows, 1):
         if row is None:
@@ -100,7 +88,7 @@ def read_parallel(first: Path | str, second: Path | str, longest: int = 1000) ->
     """Two files, one sentence a line, line i of one the translation of line i of the other."""
     report = Report(f"{first} + {second}")
 
-    def rows() -> Iterator[tuple[bytes, bytes]]:
+    def rows() -> Iterator[tuple[Line, Line]]:
         for number, (a, b) in enumerate(zip_longest(read_lines(first), read_lines(second)), 1):
             if a is None or b is None:
                 short = first if a is None else second
@@ -116,10 +104,13 @@ def read_parallel(first: Path | str, second: Path | str, longest: int = 1000) ->
 def read_tsv(path: Path | str, longest: int = 1000) -> Pairs:
     """One file, first language TAB second language."""
 
-    def rows() -> Iterator[tuple[bytes, bytes] | None]:
+    def rows() -> Iterator[tuple[Line, Line] | None]:
         for line in read_lines(path):
-            parts = line.split(b"\t")
-            yield (parts[0], parts[1]) if len(parts) == 2 else None
+            parts = line.text.split("\t")
+            if line.problem:
+                yield line, line
+            else:
+                yield (Line(0, parts[0]), Line(0, parts[1])) if len(parts) == 2 else None
 
     return _collect(rows(), Report(str(path)), longest)
 
@@ -138,13 +129,10 @@ def read_aligned(first: Path | str, second: Path | str) -> Aligned:
     sides: tuple[list[str], list[str]] = ([], [])
     problems: dict[int, str] = {}
     for path, side in ((first, sides[0]), (second, sides[1])):
-        for n, raw in enumerate(read_lines(path)):
-            try:
-                text = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                problems.setdefault(n, f"not UTF-8 in {path}, byte {error.start + 1}")
-                text = ""
-            side.append(text.removeprefix("\ufeff").strip() if n == 0 else text.strip())
+        for n, line in enumerate(read_lines(path)):
+            if line.problem:
+                problems.setdefault(n, f"{line.problem} in {path}")
+            side.append(line.text.strip())
     if len(sides[0]) != len(sides[1]):
         raise DataError(
             f"{first} and {second} are not aligned: {len(sides[0])} lines and {len(sides[1])}. "
@@ -157,9 +145,9 @@ def read_texts(path: Path | str, longest: int = 1000) -> Texts:
     """One file, one sentence a line."""
     report = Report(str(path))
     usable = (_usable(raw, number, report, longest) for number, raw in enumerate(read_lines(path), 1))
-    lines = [text for text in usable if text is not None]
-    report.kept = len(lines)
-    return Texts(lines, report)
+    texts = [text for text in usable if text is not None]
+    report.kept = len(texts)
+    return Texts(texts, report)
 
 
 def read_hub(name: str, config: str | None, split: str, languages: tuple[str, str], longest: int = 1000) -> Pairs:
@@ -168,13 +156,13 @@ def read_hub(name: str, config: str | None, split: str, languages: tuple[str, st
         from datasets import load_dataset
     report = Report(f"{name} ({split})")
 
-    def rows() -> Iterator[tuple[bytes, bytes] | None]:
+    def rows() -> Iterator[tuple[Line, Line] | None]:
         for row in load_dataset(name, config, split=split):
             both: Any = row.get("translation", row)
             if any(not isinstance(both.get(language), str) for language in languages):
                 yield None
             else:
-                yield both[languages[0]].encode(), both[languages[1]].encode()
+                yield Line(0, both[languages[0]]), Line(0, both[languages[1]])
 
     return _collect(rows(), report, longest)
 
@@ -184,5 +172,5 @@ def copy_task(n: int, seed: int) -> Pairs:
     import random
 
     draw = random.Random(seed)
-    lines = [" ".join(draw.choices("abcdefghijklmnopqrst", k=draw.randint(3, 10))) for _ in range(n)]
-    return Pairs(lines, list(lines), Report("copy task", kept=n))
+    texts = [" ".join(draw.choices("abcdefghijklmnopqrst", k=draw.randint(3, 10))) for _ in range(n)]
+    return Pairs(texts, list(texts), Report("copy task", kept=n))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anyorder.errors import AnyorderError
-from anyorder.files import write_whole
+from anyorder.files import fingerprint, write_whole
 from anyorder.models.catalog import locate
 from anyorder.models.folder import LEARNED, ModelFolder
 from anyorder.text.plan import Plan
@@ -202,7 +202,7 @@ def _uses(task: Job | Watch) -> set[str]:
 def identify(model: str) -> dict[str, str]:
     """The files that results depend on, each by a hash of its content."""
     folder = locate(model) or ModelFolder(Path(model))
-    return {name: hashlib.sha256(f.read_bytes()).hexdigest()[:16] for name, f in folder.files.items()}
+    return {name: fingerprint(f.read_bytes()) for name, f in folder.files.items()}
 
 
 def run(job: Job, store: Store, translator: Translator, corpus: EvalSet) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from anyorder.data.test_sets import load_test_set
 from anyorder.lab.cells import Job, Store, run
 from anyorder.lab.generations import Watch, watch
 from anyorder.models.catalog import found
 from anyorder.pool import HERE, Pool, every
+from anyorder.progress import Bar
 
 Task = Job | Watch
 
@@ -51,18 +51,14 @@ class Setting:
 
 def run_all(tasks: Sequence[Task], setting: Setting, pool: Pool = HERE, minutes: float | None = None) -> int:
     """Do those tasks that are not done yet, in this order; returns how many are left when the time is over."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
     store = setting.store
     todo = [task for task in dict.fromkeys(tasks) if not store.of(task).exists()]
     if not todo:
         return 0
     end = None if minutes is None else time.monotonic() + 60 * minutes
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=_stderr()) as bar:
-        shown = bar.add_task("decoding", total=len(todo))
+    with Bar("decoding", len(todo)) as bar:
         for part, _ in every(pool, _anywhere(setting), _parts(todo), end):
-            bar.update(shown, advance=len(part), description=part[-1].title)
+            bar.advance(len(part), part[-1].title)
     return sum(not store.of(task).exists() for task in todo)
 
 
@@ -80,9 +76,3 @@ def _anywhere(setting: Setting) -> Setting:
     """The same with absolute paths, which other processes and machines understand."""
     folder = found(setting.model).path.absolute()
     return replace(setting, model=str(folder), data=setting.data.absolute(), cache=setting.cache.absolute())
-
-
-def _stderr() -> Any:
-    from rich.console import Console
-
-    return Console(stderr=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from anyorder.errors import ModelError
+from anyorder.errors import ModelError, near
 from anyorder.models.folder import ModelFolder
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
@@ -30,9 +29,8 @@ def locate(path_or_name: str | Path) -> ModelFolder | None:
     if folder.path.exists():
         hint = f"; `anyorder convert {name} FOLDER` makes one of it" if folder.path.suffix == ".pth" else ""
         raise ModelError(f"{name} is a file, but a model is a folder{hint}")
-    near = difflib.get_close_matches(name, shipped(), 1)
-    if near or name.count("/") > 1 or name.startswith((".", "/", "~")) or name.endswith("/"):
-        hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = near(name, shipped())
+    if hint or name.count("/") > 1 or name.startswith((".", "/", "~")) or name.endswith("/"):
         raise ModelError(f"there is no model {name!r}; {hint}{known()}")
     return None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from anyorder.errors import ModelError, extra, first_line
-from anyorder.files import write_whole
+from anyorder.files import fingerprint, write_whole
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 BOS, EOS, PAD, UNK, MASK = range(5)
@@ -95,7 +94,7 @@ class Tokenizer:
         model = json.loads(self.inner.to_str())["model"]
         words = sorted(self.inner.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         content = json.dumps([words, model.get("merges", []), self.moses, self.words], ensure_ascii=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return fingerprint(content)
 
 
 def train_tokenizer(texts: Iterable[tuple[str, str]], vocabulary: int, moses: bool = False) -> Tokenizer:

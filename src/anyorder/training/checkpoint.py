@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import io
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from anyorder.errors import AnyorderError, extra
-from anyorder.files import write_whole
+from anyorder.files import FileError, agree, fingerprint, write_whole
 
 
 class TrainingError(AnyorderError):
@@ -28,6 +29,30 @@ def write_atomically(path: Path, content: bytes) -> None:
         advice = "free some space and run the same command again: it goes on from there" if full else "see the cause"
         reason = "the disk is full" if full else str(error)
         raise TrainingError(f"{path.name} could not be written: {reason}; {state}; {advice}") from error
+
+
+def same_run(path: Path, now: Mapping[str, Any], free: Iterable[str] = (), write: bool = True) -> None:
+    """Note in `path` what its folder is made from; refuse where it was made from something else.
+
+    Settings named in `free` may change: the file then tells the new ones.
+    """
+    before = None
+    if path.exists():
+        try:
+            before = json.loads(path.read_text(encoding="utf-8"))
+            agree(path.parent, before, now, "Choose another folder, or remove this one to begin anew", free)
+        except (ValueError, RecursionError, AttributeError) as error:
+            if isinstance(error, FileError):
+                raise
+            raise FileError(f"{path} is damaged: remove it, if you know that the folder is of this run") from None
+    if write and before != json.loads(json.dumps(now)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps(now, indent=1).encode() + b"\n")
+
+
+def of_texts(texts: Iterable[Iterable[str]]) -> str:
+    """A fingerprint of lists of texts."""
+    return fingerprint(*(part for some in texts for part in ("\0", *(text + "\n" for text in some))))
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from anyorder.errors import AnyorderError
+from anyorder.errors import AnyorderError, near
 from anyorder.models.architecture import Architecture
 
 
@@ -173,10 +173,7 @@ def build(kind: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where} must be a table, not {value!r}")
         hints = get_type_hints(kind)
         if odd := sorted(value.keys() - hints.keys()):
-            import difflib
-
-            near = difflib.get_close_matches(odd[0], hints, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(hints)}"
+            hint = near(odd[0], hints).strip() or f"there are {', '.join(hints)}"
             raise ConfigError(f"{where or 'top level'}: no setting {odd[0]!r}; {hint}")
         needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
         if missing := [name for name in needed if name not in value]:

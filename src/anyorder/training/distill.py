@@ -13,9 +13,9 @@ from anyorder.files import digest
 from anyorder.models.folder import ModelFolder
 from anyorder.models.tokenizer import Tokenizer
 from anyorder.pool import HERE, Pool, every
-from anyorder.training.checkpoint import write_atomically
+from anyorder.progress import Bar
+from anyorder.training.checkpoint import of_texts, same_run, write_atomically
 from anyorder.training.config import Config, Distillation
-from anyorder.training.identity import agree, fingerprint
 from anyorder.training.prepare import read_pairs
 from anyorder.training.teachers import Teacher, nearest, teacher
 
@@ -25,9 +25,6 @@ References = Mapping[str, list[str]]  # sentence → people's translations of it
 
 def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, pool: Pool = HERE) -> list[Path]:
     """Translate distinct training sentences in both directions: `<direction>.tsv.gz`, source TAB target."""
-    from rich.console import Console
-    from rich.progress import track
-
     out, languages = out.absolute(), config.data.languages
     sides = [_sentences(config, s, how) for s in (0, 1)]
     texts = [some[: how.limit or None] for some, _ in sides]
@@ -35,7 +32,7 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, p
     files = [out / f"{languages[s]}-{languages[t]}.tsv.gz" for s, t in ((0, 1), (1, 0))]
     finished = all(path.exists() for path in files)
     ask = None if finished else teacher(folder, how.engine, how.beam, how.best_of)  # a beam is refused before it begins
-    agree(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": fingerprint(texts)})
+    same_run(out / "run.json", {"teacher": digest(folder.path), **settings, "sentences": of_texts(texts)})
     if ask is None:
         return files
     tokenizer, known = folder.tokenizer(), folder.languages
@@ -48,9 +45,9 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, p
         chunks = [texts[s][i : i + PART] for i in range(0, len(texts[s]), PART)]
         parts = [out / f"{path.name[:-7]}.{i:05d}.{len(chunk)}.part" for i, chunk in enumerate(chunks)]
         jobs = [(chunk, part) for chunk, part in zip(chunks, parts, strict=True) if not part.exists()]
-        done = every(pool, work, jobs)
-        for _ in track(done, description=path.name, total=len(jobs), console=Console(stderr=True)):
-            pass
+        with Bar(path.name, len(jobs)) as bar:
+            for _ in every(pool, work, jobs):
+                bar.advance()
         write_atomically(path, gzip.compress(b"".join(part.read_bytes() for part in parts), mtime=0))
         for part in parts:
             part.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -15,10 +15,10 @@ import torch
 from anyorder.data.read import read_texts
 from anyorder.files import plain_name
 from anyorder.models.policy import Policy, check_width
+from anyorder.progress import Bar
 from anyorder.text.writer import Writer
-from anyorder.training.checkpoint import Log, load_checkpoint, save_checkpoint, write_atomically
+from anyorder.training.checkpoint import Log, load_checkpoint, same_run, save_checkpoint, write_atomically
 from anyorder.training.config import ConfigError, Data, ParallelText, build
-from anyorder.training.identity import agree
 from anyorder.training.order_tasks import FillTask, TranslationTask
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.prepare import read_pairs
@@ -127,9 +127,9 @@ def learn(task: Judged, policy: Policy, settings: Settings, out: Path, name: str
     if state is not None:
         trainer.restore(state, out / CHECKPOINT)
     wanted = {key: value for key, value in asdict(settings).items() if key != "minutes"}
-    agree(out / "settings.json", wanted, free=() if trainer.iteration >= settings.iterations else wanted)
+    same_run(out / "settings.json", wanted, free=() if trainer.iteration >= settings.iterations else wanted)
     log = Log(out / LOG, trainer.iteration)
-    with Bar(name, settings.iterations, trainer.iteration, task.measure) as bar:
+    with RewardBar(name, settings.iterations, trainer.iteration, task.measure) as bar:
 
         def report(numbers: dict[str, float]) -> None:
             log.write(step=trainer.iteration, **{k: round(v, 4) for k, v in numbers.items() if k != "iteration"})
@@ -147,7 +147,7 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     about = {name: value for name, value in asdict(config).items() if name not in ("name", "policy", "data")}
     corpora = {name: value for name, value in asdict(config.data).items() if name != "root"}
-    agree(out / "run.json", {**about, "data": corpora})
+    same_run(out / "run.json", {**about, "data": corpora})
     write_atomically(out / "config.json", json.dumps(asdict(config), indent=1).encode())
     learn(task, policy, config.policy, out, config.name)
     file = out / ("-".join(filter(None, ["policy", config.direction])) + ".safetensors")
@@ -155,27 +155,13 @@ def train_policy(config: PolicyConfig, out: Path) -> Path:
     return file
 
 
-class Bar:
+class RewardBar(Bar):
     """Mean reward, entropy of the order, clip fraction, explained variance and validation, live on stderr."""
 
     def __init__(self, name: str, total: int, done: int, measure: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        self.live = sys.stderr.isatty()
-        console, info = Console(stderr=True), TextColumn("{task.fields[info]}")
-        self.bar = Progress(*columns, info, console=console, disable=not self.live)
-        self.task = self.bar.add_task(name, total=total, completed=done, info="")
+        super().__init__(name, total, done, every=math.inf)
         self.measure = measure
         self.smooth: dict[str, float] = {}
-
-    def __enter__(self) -> Bar:
-        self.bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.bar.stop()
 
     def show(self, done: int, numbers: dict[str, float]) -> None:
         """Move the bar, with running means of what is logged."""
@@ -184,6 +170,7 @@ class Bar:
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]
         info = "  ".join(f"{name} {value:.2f}" for name, value in self.smooth.items())
         info += f"  {self.measure} {numbers['best']:.2f}"
-        self.bar.update(self.task, completed=done, info=info)
-        if not self.live and "validation" in numbers:
-            print(f"{done}  {info}  (now {numbers['validation']:.2f})", file=sys.stderr, flush=True)
+        self.advance(done - self.done, info)
+        if "validation" in numbers:
+            self.info += f"  (now {numbers['validation']:.2f})"
+            self.say()

@@ -19,9 +19,8 @@ from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER
 from anyorder.models.lengths import LengthCounts, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
-from anyorder.training.checkpoint import write_atomically
+from anyorder.training.checkpoint import of_texts, same_run, write_atomically
 from anyorder.training.config import Config, Data, ParallelText
-from anyorder.training.identity import agree, fingerprint
 from anyorder.training.objectives import Corpus
 
 Say = Callable[[str], None]
@@ -71,14 +70,14 @@ def prepare(config: Config, out: Path, say: Say, longest: int) -> Prepared:
         if not any(p.first for p in pairs):
             raise DataError(f"not one usable {what} pair")
     lists = [side for p in [*(p for p, _ in train), *valid] for side in (p.first, p.second)]
-    agree(
+    same_run(
         out / "run.json",
         {
             "languages": data.languages,
             "tokenizer": asdict(config.tokenizer),
             "model": asdict(config.model),
             "repeat": [repeat for _, repeat in train],
-            "data": fingerprint([*lists, *(t.lines for k in sorted(texts) for t in texts[k])]),
+            "data": of_texts([*lists, *(t.lines for k in sorted(texts) for t in texts[k])]),
         },
     )
     tokenizer = _tokenizer(config, out, train)

@@ -22,10 +22,9 @@ from anyorder.models.transformer import grow
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.alignment import AlignmentObjective, fitting
-from anyorder.training.checkpoint import TrainingError, write_atomically
+from anyorder.training.checkpoint import TrainingError, of_texts, same_run, write_atomically
 from anyorder.training.config import Config, Stage
 from anyorder.training.distill import distill
-from anyorder.training.identity import agree, fingerprint
 from anyorder.training.masking import Corruption
 from anyorder.training.objectives import (
     AutoregressiveObjective,
@@ -139,10 +138,10 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
         write_atomically(best / TRAINED, json.dumps(trained(config, stage), indent=1).encode() + b"\n")
 
     identity, settings = _identity(config, stage, out)
-    agree(folder / "stage.json", {**identity, **settings}, free=settings, write=False)
+    same_run(folder / "stage.json", {**identity, **settings}, free=settings, write=False)
     trainer = Trainer(stage, objective, valid, folder, scorer, finish)
     finished = trainer.position.step >= stage.steps
-    agree(folder / "stage.json", {**identity, **settings}, free=() if finished else settings, write=trainer.main)
+    same_run(folder / "stage.json", {**identity, **settings}, free=() if finished else settings, write=trainer.main)
     trainer.run()
     return folder / BEST
 
@@ -156,7 +155,7 @@ def _identity(config: Config, stage: Stage, out: Path) -> tuple[dict[str, Any], 
     for name in ("target", "back"):
         if identity[name]:
             texts = [read_tsv(path) for path in sorted(_distilled(config, identity[name], out).glob("*.tsv.gz"))]
-            identity[f"{name} pairs"] = fingerprint(side for t in texts for side in (t.first, t.second))
+            identity[f"{name} pairs"] = of_texts(side for t in texts for side in (t.first, t.second))
     return {**identity, "model": asdict(config.model)}, settings
 
 
