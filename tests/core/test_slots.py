@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from anyorder.core import slots as S
+from anyorder.core.prefix_beam import prefix_beam
 
 V, BLANK, PAD = 4, 0, 9
 TEXTS, SLOTS = [[1, 1, 2], [3], [1, 2], [2, 2], [1, 2, 1], []], [6, 4, 5, 4, 3, 2]
@@ -92,3 +93,52 @@ def test_what_stands_on_a_canvas() -> None:
     canvas = torch.tensor([[0, 1, 1, 0, 1, 2, 2, PAD], [3, 3, 3, 0, 0, PAD, PAD, PAD]])
     kept = S.stands(canvas, BLANK, PAD)
     assert [row[k].tolist() for row, k in zip(canvas, kept, strict=True)] == [[1, 1, 2], [3]]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_wide_prefix_beam_finds_every_text_with_the_mass_of_its_alignments(seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    logp = (2 * torch.randn(3, 5, V, generator=g, dtype=torch.float64)).log_softmax(-1)
+    slots = torch.tensor([5, 3, 4])
+    symbols = torch.arange(V).expand(3, 5, V)
+    found = prefix_beam(symbols, logp, slots, BLANK, PAD, 200)
+    for n, size in enumerate(slots.tolist()):
+        mass: dict[tuple[int, ...], float] = {}
+        for c in itertools.product(range(V), repeat=size):
+            text = tuple(collapsed(c))
+            mass[text] = mass.get(text, 0.0) + float(sum(logp[n, t, x] for t, x in enumerate(c)).exp())
+        best = sorted(mass, key=lambda text: -mass[text])
+        mine = [tuple(x for x in row if x != PAD) for row in found.tokens[n].tolist()]
+        kept = [k for k, s in enumerate(found.score[n].tolist()) if s > -torch.inf]
+        assert [mine[k] for k in kept] == best[: len(kept)] and len(kept) == min(len(best), 200)
+        torch.testing.assert_close(
+            found.score[n, kept].exp(), torch.tensor([mass[t] for t in best], dtype=torch.float64)
+        )
+
+
+def test_a_narrow_prefix_beam_does_not_depend_on_the_batch() -> None:
+    logp, _, slots = problem(0)
+    symbols = torch.arange(V).expand(*logp.shape[:2], V)
+    together = prefix_beam(symbols, logp, slots, BLANK, PAD, 3)
+    for n in range(len(slots)):
+        alone = prefix_beam(
+            symbols[n : n + 1, : slots[n]], logp[n : n + 1, : slots[n]], slots[n : n + 1], BLANK, PAD, 3
+        )
+        width = alone.tokens.shape[2]
+        assert torch.equal(together.tokens[n, :, :width], alone.tokens[0])
+        torch.testing.assert_close(together.score[n], alone.score[0])
+
+
+def test_the_chain_rule_symbol_by_symbol() -> None:
+    logp, s, slots = problem(1)
+    found = S.chain(emissions(logp, s), s, slots)
+    for n, text in enumerate(TEXTS):
+        mass = [0.0] * (len(text) + 2)  # of canvases that begin with the first i symbols; of those that are the text
+        for c in itertools.product(range(V), repeat=SLOTS[n]):
+            p, said = float(sum(logp[n, t, x] for t, x in enumerate(c)).exp()), collapsed(c)
+            for i in range(len(text) + 1):
+                mass[i] += p * (said[:i] == text[:i])
+            mass[-1] += p * (said == text)
+        wanted = [torch.tensor(b / a).log() for a, b in itertools.pairwise(mass)]
+        torch.testing.assert_close(found[n, : len(text) + 1], torch.stack(wanted).double(), rtol=1e-5, atol=1e-5)
+        assert not found[n, len(text) + 1 :].any()

@@ -163,3 +163,26 @@ def _ends(last: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
     end[n, final] = 0.0
     end[n, (final - 1).clamp(min=0)] = 0.0
     return torch.logaddexp(last[n, final], before), end
+
+
+def chain(e: Tensor, s: States, slots: Tensor) -> Tensor:
+    """log p(y_i | y_<i) of each symbol, and of the end behind the last, with all alignments summed: (N, M + 1).
+
+    A text begins with y_1 … y_i where some slot t is the first in the state of y_i, whatever comes after it:
+    log p(y_1 … y_i) = log Σ_t exp(e_t(j) + log(exp α_{t−1}(j − 1) + exp α_{t−1}(j − 2)·[y_i ≠ y_{i−1}])), j = 2i.
+    """
+    n, most = torch.arange(len(e), device=e.device), s.columns.shape[1] - 1
+    e, alpha = _forwards(e, s)  # (S, N, J), (S, N, 2 + J)
+    total = _ends(alpha[slots - 1, n][:, 2:], s.counts)[0]
+    before, skip = alpha[:-1], s.skip[:, 1::2].to(e.dtype)
+    enter = torch.logaddexp(before[:, :, 2 : 2 + 2 * most : 2], before[:, :, 1 : 1 + 2 * most : 2] + skip)
+    at_once = torch.full_like(e[:1, :, 1::2], NO)
+    at_once[:, :, :1] = 0.0
+    enter = torch.cat([at_once, enter]) + e[:, :, 1::2]  # (S, N, M)
+    inside = torch.arange(len(e), device=e.device)[:, None] < slots
+    begins = F.pad(enter.masked_fill(~inside[:, :, None], NO).logsumexp(0), (1, 0))  # (N, M + 1)
+    lengths = (s.counts - 1) // 2
+    ends = torch.arange(most + 1, device=e.device) == lengths[:, None]
+    after = torch.where(ends, total[:, None], F.pad(begins[:, 1:], (0, 1)))
+    out = (after - begins).nan_to_num(nan=NO)  # −∞ − −∞: what cannot begin goes on to nothing
+    return out.masked_fill(torch.arange(most + 1, device=e.device) > lengths[:, None], 0.0)
