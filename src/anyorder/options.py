@@ -25,7 +25,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from anyorder.errors import PlanError
 
 Conditionals = Literal["visible", "masked"]
-Rescore = Literal["written", "path", "pll", "forwards", "ar", "both", "marginal"]
+Rescore = Literal["none", "written", "path", "pll", "forwards", "ar", "both", "marginal"]
 Normalise = Literal["mean", "sum"]
 Unknown = Literal["refuse", "allow"]
 Task = Literal["translate", "trace", "fill", "infill", "generate", "stream"]
@@ -80,6 +80,7 @@ def _steps(text: str) -> int | str:
 
 FILLING = ("fill", "infill", "generate", "stream")
 GIVEN = dict.fromkeys(FILLING, "the length is given")
+NO_SLOTS = dict.fromkeys(("fill", "infill", "generate"), "a text that is filled has no slots")
 ALONE = {"stream": "one hypothesis is followed"}
 JUDGED = dict.fromkeys(FILLING, "no candidates are compared by it; score(texts) gives pseudo log-likelihoods")
 COUNTED = {
@@ -148,6 +149,13 @@ class Options(Declared):
     )  # fmt: skip
     positions: int = option(1, "K′, positions tried per hypothesis.", without=ALONE, least=1, served=8)
     lengths: int = option(4, "Target lengths tried.", without=GIVEN, least=1, served=8)
+    prefix_beam: int | None = option(
+        None,
+        "Texts that a prefix beam keeps, for a model whose canvas has slots: the likeliest, all their alignments "
+        "together, by what the passes saw; it costs no pass.",
+        told="8, where the canvas has slots", least=1, served=32,
+        without={"stream": "it shows the canvas, and its one reading", **NO_SLOTS},
+    )  # fmt: skip
     draft: bool = option(
         False,
         "Try the lengths nearest to that of a draft, which the model writes first from left to right, not those of "
@@ -158,8 +166,10 @@ class Options(Declared):
         None,
         "What the best candidate is chosen by: log p of its symbols when they were written, of its whole path, pseudo "
         "log-likelihood, log p from left to right by the same model (forwards) or by the autoregressive one beside it "
-        "(ar), the mean of these two (both), or log p(Y|X) over sampled paths (marginal).",
-        told="forwards, where the model contains an autoregressive one and candidates are compared; else written",
+        "(ar), the mean of these two (both), or log p(Y|X), exact on slots, else over sampled paths (marginal). none "
+        "asks no other model: it is written.",
+        told="forwards, where the model contains an autoregressive one and candidates are compared; on slots ar, where "
+        "one is beside; else written",
         without=JUDGED,
         causal=True,
     )

@@ -19,7 +19,9 @@ from anyorder.core.decode import Running
 from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
 from anyorder.core.noise import mix
+from anyorder.core.slots import best_alignment, emissions, states
 from anyorder.core.state import State
+from anyorder.core.step import Step
 
 NO = float("-inf")
 
@@ -88,20 +90,52 @@ def _sorted(found: Texts, width: int) -> Texts:
     return Texts(found.tokens[:, :, :width], found.logp[:, :, :width], found.score)
 
 
+class Seen:
+    """The K most probable symbols of each slot in the pass in which it was last written; given slots are certain."""
+
+    def __init__(self, state: State, symbols: int) -> None:
+        size, device = (*state.tokens.shape, symbols), state.tokens.device
+        self.symbols = torch.full(size, state.pad_id, device=device)  # (N, S, K)
+        self.logp = torch.full(size, NO, device=device)
+        self.symbols[:, :, 0], self.logp[:, :, 0] = state.tokens, torch.where(state.open, NO, 0.0)
+        self.slots, self.pad, self.prior = state.tokens.ne(state.pad_id).sum(1), state.pad_id, state.score.clone()
+
+    def add(self, taken: Step) -> None:
+        """What a step saw."""
+        view = taken.view
+        assert view.top_token is not None and view.top_logp is not None
+        (n, i), k = taken.z.nonzero(as_tuple=True), min(view.top_token.shape[-1], self.symbols.shape[-1])
+        row = taken.rows[n]
+        self.symbols[row, i, :k], self.logp[row, i, :k] = view.top_token[n, i, :k], view.top_logp[n, i, :k]
+
+    def texts(self, beam: int, blank: int) -> Texts:
+        """The likeliest texts; their scores begin at those of the rows."""
+        with torch.inference_mode():
+            found = prefix_beam(self.symbols, self.logp, self.slots, blank, self.pad, beam)
+        return found._replace(score=found.score + self.prior[:, None])
+
+    def canvases(self, found: Texts, blank: int) -> tuple[Tensor, Tensor]:
+        """The most probable alignment of each text of row 0, and log p of its slots: (B, S) each."""
+        text = found.tokens[0]
+        s = states(text, text.ne(self.pad).sum(1), blank)
+        here = self.symbols[0, :, :, None, None] == s.columns[None, None]  # (S, K, B, M + 1)
+        logp = self.logp[0, :, :, None, None].masked_fill(~here, NO).amax(1).transpose(0, 1)
+        e, slots = emissions(logp, s), self.slots[:1].expand(len(text))
+        path = best_alignment(e, s, slots)
+        return s.symbols.gather(1, path), e.gather(2, path[:, :, None])[:, :, 0]
+
+
+def every_slot_anew(decoder: Decoder) -> bool:
+    """Does each pass write every slot, so that the last pass alone is searched?"""
+    return decoder.coordinates.count is whole and decoder.coordinates.among is everywhere
+
+
 def texts(
     model: Model, context: Any, state: State, decoder: Decoder, beam: int, blank: int, symbols: int = 8
 ) -> tuple[Texts, Cost]:
-    """Run a decoder, and search the distributions in which it wrote each slot last for the likeliest texts.
-
-    `symbols` of a slot are followed, those most probable there; slots that were given are certain.
-    """
-    cost, device = Cost(), state.tokens.device
-    running, size = Running(model, decoder, cost), (*state.tokens.shape, symbols)
-    best = torch.full(size, state.pad_id, device=device)
-    logp = torch.full(size, NO, device=device)
-    best[:, :, 0], logp[:, :, 0] = state.tokens, torch.where(state.open, NO, 0.0)
-    anew = decoder.coordinates.count is whole and decoder.coordinates.among is everywhere  # every slot in each pass
-    score = state.score.clone()
+    """Run a decoder, and search the distributions in which it wrote each slot last for the likeliest texts."""
+    cost, seen, anew = Cost(), Seen(state, symbols), every_slot_anew(decoder)
+    running = Running(model, decoder, cost)
     running.reader.at_most = True
     running.join(context, state)
     while len(running.rows):
@@ -109,15 +143,6 @@ def texts(
         wanted = not anew or 1 in (running.state.remaining or (1,))
         taken = running.step(symbols if wanted else 0)
         if wanted:
-            assert taken.view.top_token is not None and taken.view.top_logp is not None
-            n, i = taken.z.nonzero(as_tuple=True)
-            k = taken.view.top_token.shape[-1]
-            best[taken.rows[n], i, :k], logp[taken.rows[n], i, :k] = (
-                taken.view.top_token[n, i],
-                taken.view.top_logp[n, i],
-            )
+            seen.add(taken)
         running.leave()
-    slots = state.tokens.ne(state.pad_id).sum(1)
-    with torch.inference_mode():
-        found = prefix_beam(best, logp, slots, blank, state.pad_id, beam)
-    return found._replace(score=found.score + score[:, None]), cost
+    return seen.texts(beam, blank), cost

@@ -42,6 +42,7 @@ from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once,
 from anyorder.text.search import Found, search
 from anyorder.text.words import COMPOSED, FORWARDS
 
+PREFIX_BEAM = 8  # texts that a prefix beam keeps, where a plan does not say how many
 _METER = Lock()  # batches that run side by side add to one cost
 
 
@@ -77,8 +78,26 @@ class Generator:
         can fill them, and the score of what was written."""
         own = getattr(self.model, "order", COMPOSED)
         plan = plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
+        plan = replace(plan, rescore="written") if plan.rescore == "none" else plan
+        if self.slotted:
+            return self._settled_on_slots(plan)
+        if plan.prefix_beam not in (None, 1):
+            raise PlanError(
+                f"{self.name} has no canvas of slots, which prefix_beam searches: leave it out, or take beam"
+            )
         judges = hasattr(self.model, FORWARDS) and plan.order != FORWARDS and plan.chooses and not given
         return plan.judged("forwards" if judges else "written")
+
+    def _settled_on_slots(self, plan: Plan) -> Plan:
+        """With a prefix beam and the score of the autoregressive model beside, where a plan has none."""
+        if plan.lengths > 1 and "lengths" in plan.changed:
+            raise PlanError(f"{self.name} writes on one canvas, so lengths could have no effect: leave it out")
+        drawn = plan.searches or plan.temperature > 0
+        if drawn and (plan.prefix_beam or 1) > 1:
+            raise PlanError("a prefix beam searches what was seen, so beam, positions and temperature have no effect")
+        beam = plan.prefix_beam or (1 if drawn else PREFIX_BEAM)
+        judges = self.beside is not None and (beam > 1 or plan.searches or len(plan.each) > 1)
+        return replace(plan, prefix_beam=beam).judged("ar" if judges else "written")
 
     def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
         """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""
@@ -203,7 +222,8 @@ class Generator:
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
         recipe = ("autoregressive" if self.causal else plan.name) if keep else None
         K, K1 = plan.beam, plan.positions
-        found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe)
+        slots = {"prefixes": plan.prefix_beam or 1, "blank": self.model.special.blank} if self.slotted else {}
+        found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe, **slots)
         self.spend(found.cost)
         return list(zip(batch.places, self.hypotheses(batch, found, plan), strict=True))
 
@@ -284,7 +304,7 @@ class Generator:
             )
         if (order := plan.order) in LEARNED and order not in self.learned:
             raise PlanError(f"{self.name} has no {order} order for {self.way}: train one, or use easy-first")
-        return plan.decoder(self.ban, self.learned)
+        return plan.decoder(self.ban, self.learned, paths=not self.slotted)
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""
@@ -297,11 +317,13 @@ class Generator:
         return scoring.judge(self, pairs, plan)
 
     def score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[float]:
-        """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood with <eos> of a causal model."""
+        """Σ log p of each (source, target): pseudo log-likelihood, or log-likelihood (causal, or on slots)."""
         return [float(sum(logp)) if ids else -math.inf for ids, logp in self.score_each(pairs)]
 
     def score_each(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
         """As `score`, symbol by symbol."""
+        if self.slotted:
+            return scoring.on_slots(self, pairs)
         ends = [self.model.special.eos] if self.causal else []
         wholes = [Whole(source, [*target, *ends], 0, len(target) + len(ends)) for source, target in pairs]
         usable = [i for i, whole in enumerate(wholes) if whole.tokens]

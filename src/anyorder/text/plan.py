@@ -77,7 +77,7 @@ class Plan(Options):
     @property
     def chooses(self) -> bool:
         """Are there several candidates of a text: of lengths, hypotheses or orders?"""
-        return self.lengths > 1 or self.searches or len(self.each) > 1
+        return self.lengths > 1 or self.searches or (self.prefix_beam or 1) > 1 or len(self.each) > 1
 
     def settled(self, own: str = COMPOSED) -> Plan:
         """With an order where none was given: a model's `own`, or easy-first where other options say how to compose one
@@ -96,18 +96,21 @@ class Plan(Options):
         """What a candidate of `length` symbols is worth, from the score Σ log p of the whole."""
         return score / max(1, length) if self.normalise == "mean" else score
 
-    def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None) -> Decoder:
-        """The composition, never writing the symbols `ban`; `own` are further orders by their names ("learned")."""
+    def decoder(self, ban: tuple[int, ...] = (), own: Mapping[str, Order] | None = None, paths: bool = True) -> Decoder:
+        """The composition, never writing the symbols `ban`; `own` are further orders by their names ("learned").
+
+        Without `paths` a model knows log p(Y|X) itself, so that `rescore="marginal"` sums over none.
+        """
         try:
             decoder = composed(self.settled(), own or {})
             decoder = replace(decoder, symbols=drawn(self, decoder.symbols))
-            if self.rescore == "marginal":
+            if self.rescore == "marginal" and paths:
                 check_marginal(decoder)
         except PlanError:
             raise
         except ValueError as error:
             raise PlanError(str(error)) from error
-        if self.rescore == "marginal" and not decoder.coordinates.tau:
+        if self.rescore == "marginal" and paths and not decoder.coordinates.tau:
             raise PlanError(
                 "rescore 'marginal' sums over paths, and an order that takes the best positions has one path only, "
                 "which rescore 'path' scores: add an order_temperature, or take the order uniform"
@@ -138,7 +141,7 @@ class Plan(Options):
         """This plan, if it makes sense; what a model's own learned order is, is known once the model is."""
         for one in self.each:
             if one.order not in (*LEARNED, FORWARDS):
-                one.decoder()
+                one.decoder(paths=False)
         return self
 
 

@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Cost, begin, marginal, token_scores
+from anyorder.core.slots import chain, emissions, states
 from anyorder.errors import PlanError
 from anyorder.text.batching import batches, padded
 from anyorder.text.plan import WHOLE
 from anyorder.text.results import Hypothesis
+from anyorder.text.rows import Scored
 from anyorder.text.search import alive
 from anyorder.text.words import FORWARDS
 
@@ -30,10 +32,11 @@ AROUND = 4  # symbols that a model may put around a source and a target
 def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
     """What was found on each row of a batch, with the score that the plan chooses by."""
     where = alive(found)
-    kept = generator.stands(found.tokens)
+    kept = found.tokens.ne(generator.model.pad_id) if found.read else generator.stands(found.tokens)
     numbers = (found.tokens, kept, found.logp, found.score, found.logp.sum(-1))
     tokens, stands, logp, score, sums = (x.tolist() for x in numbers)  # all at once
-    written = plan.rescore in (None, "written") and not generator.causal  # the path of the symbols that still stand
+    # The path of the symbols that still stand; of a text that was read, the mass of its alignments.
+    written = plan.rescore in (None, "written") and not (generator.causal or found.read)
     each: list[Hypothesis] = []
     for n, k in where:
         canvas, path = batch.canvases[n], None if found.path is None else found.path(k)
@@ -41,7 +44,7 @@ def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> 
         ids, each_logp = (tuple(compress(x[n][k][:width], stands[n][k])) for x in (tokens, logp))
         worth = plan.worth(prior + sums[n][k] if written else score[n][k], len(ids) + generator.causal)
         each.append(Hypothesis("", ids, (), each_logp, worth, score[n][k], prior, path))
-    if plan.rescore in WHOLE:
+    if plan.rescore in WHOLE or (plan.rescore == "marginal" and generator.slotted):
         pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
         each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, plan), strict=True)]
     elif plan.rescore == "marginal":
@@ -60,13 +63,15 @@ def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[in
         own = judge(generator, pairs, replace(plan, rescore="forwards"))
         beside = judge(generator, pairs, replace(plan, rescore="ar"))
         return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
+    if generator.slotted and plan.rescore == "pll":
+        raise PlanError(f"{generator.name} gives log p(Y|X) as it is, on its slots: rescore 'marginal', not 'pll'")
     scorer = generator.forwards if plan.rescore == FORWARDS else generator.whole or generator
     if plan.rescore == "ar":
         if generator.beside is None:
             raise PlanError(f"{generator.name} has no autoregressive model beside it to rescore with: give one")
         scorer = generator.beside()
     each = zip(scorer.score(pairs), pairs, strict=True)
-    return [plan.worth(score, len(target) + scorer.causal) for score, (_, target) in each]
+    return [plan.worth(score, len(target) + (scorer.causal or scorer.slotted)) for score, (_, target) in each]
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
@@ -87,6 +92,44 @@ def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
         values = token_scores(model, context, state, masked=not generator.causal, cost=cost).cpu()
         for n, i in enumerate(part):
             out[i] = values[n, counts[n]]
+    generator.spend(cost)
+    return out
+
+
+def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
+    """log p(Y | X) of whole texts, summed over their alignments: of each symbol after those before it, then of the end.
+
+    One pass over a blank canvas for each source, however many texts it has. −∞ where the slots are too few.
+    """
+    model, s, cost = generator.model, generator.model.special, Cost()
+    out = [Scored(tuple(target), ()) for _, target in pairs]
+    unique = list(dict.fromkeys(tuple(source) for source, _ in pairs))
+    whose: dict[tuple[int, ...], list[int]] = {source: [] for source in unique}
+    for k, (source, _) in enumerate(pairs):
+        whose[tuple(source)].append(k)
+    for part in batches([3 * len(source) + AROUND for source in unique]):
+        sources = [unique[i] for i in part]
+        each = [k for source in sources for k in whose[source]]
+        row = torch.tensor([n for n, source in enumerate(sources) for _ in whose[source]])
+        texts = padded([pairs[k][1] for k in each], s.pad)
+        with torch.inference_mode():
+            context = generator.encode(sources)
+            slots = model.slots(context.summary)
+            inside = torch.arange(int(slots.max())) < slots[:, None]
+            hidden = model.hidden(context, torch.where(inside, s.mask, s.pad))  # (N, S, D)
+            of = states(texts, texts.ne(s.pad).sum(1), s.blank)
+            width, most = hidden.shape[1], of.columns.shape[1]
+            logp = hidden.new_empty(len(each), width, most)
+            for n in range(len(sources)):
+                logits = model.logits(hidden[n]).index_fill(1, torch.tensor(generator.ban), -torch.inf)
+                mine = (row == n).nonzero()[:, 0]
+                known = torch.log_softmax(logits, 1)[:, of.columns[mine].flatten()]  # (S, texts · (M + 1))
+                logp[mine] = known.view(width, len(mine), most).transpose(0, 1)
+            values = chain(emissions(logp, of), of, slots[row])
+        cost.forwards, cost.canvases = cost.forwards + 1, cost.canvases + len(sources)
+        cost.head_rows += int(slots.sum())
+        for k, found in zip(each, values, strict=True):
+            out[k] = Scored(out[k].ids, tuple(found[: len(out[k].ids) + 1].tolist()))
     generator.spend(cost)
     return out
 

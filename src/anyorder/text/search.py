@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Beam, Cost, Decoder, Model, State, Step, beam, decode, unroll
+from anyorder.core.prefix_beam import Seen, texts
 from anyorder.traces.record import Strings, record, record_path
 from anyorder.traces.trace import Trace
 
+SYMBOLS = 8  # of a slot, that a prefix beam follows
 ALTERNATIVES = 5  # symbols that a trace shows beside each that was written
 
 
@@ -46,17 +48,21 @@ class Found:
     score: Tensor  # (N, K) log p(G|X); −inf where there are fewer than K
     cost: Cost
     path: Callable[[int], Path] | None = None  # how the k-th of a single row was written, where that was kept
+    read: bool = False  # are `tokens` texts, read off their canvases already?
 
 
 def search(
-    model: Model, context: Any, state: State, decoder: Decoder, K: int = 1, K1: int = 1, *, keep: str | None = None
-) -> Found:
-    """Greedy (or sampled) decoding for K = K′ = 1, else length-conditioned beam search.
+    model: Model, context: Any, state: State, decoder: Decoder, K: int = 1, K1: int = 1, *, keep: str | None = None,
+    prefixes: int = 1, blank: int = 0,
+) -> Found:  # fmt: skip
+    """Greedy (or sampled) decoding for K = K′ = 1, else length-conditioned beam search; on slots a prefix beam.
 
     `keep` names the recipe under which the paths of a single row are kept, with the alternatives of each step.
     """
     if keep is not None and len(state.tokens) != 1:
         raise ValueError(f"the path of one row at a time can be kept, got {len(state.tokens)} rows")
+    if prefixes > 1:
+        return _texts(model, context, state, decoder, prefixes, blank, keep)
     if K > 1 or K1 > 1:
         b = beam(model, context, state, decoder, K, K1)
         path = None if keep is None else lambda k: Path(keep, state, b.cost, beam=(b, k))
@@ -69,6 +75,29 @@ def search(
     end = steps[-1].state if steps else state
     kept = Path(keep, state, cost, steps)
     return Found(end.tokens[:, None], end.logp[:, None], end.score[:, None], cost, lambda k: kept)
+
+
+def _texts(
+    model: Model, context: Any, state: State, decoder: Decoder, beam: int, blank: int, keep: str | None
+) -> Found:
+    """The likeliest texts on slots. A path that is kept ends in the most probable canvas that reads as its text."""
+    if keep is None:
+        found, cost = texts(model, context, state, decoder, beam, blank)
+        return Found(found.tokens, found.logp, found.score, cost, read=True)
+    cost, seen = Cost(), Seen(state, SYMBOLS)
+    steps = tuple(unroll(model, context, state, decoder, cost=cost, alternatives=SYMBOLS))
+    for taken in steps:
+        seen.add(taken)
+    found = seen.texts(beam, blank)
+    canvases, logp = seen.canvases(found, blank)
+
+    def path(k: int) -> Path:
+        *first, last = steps
+        end = last.state.but(tokens=canvases[k : k + 1], logp=logp[k : k + 1], score=found.score[0, k : k + 1])
+        told = last._replace(state=end, view=last.view._replace(token=end.tokens, logp=end.logp))
+        return Path(keep, state, cost, (*first, told))
+
+    return Found(found.tokens, found.logp, found.score, cost, path, read=True)
 
 
 def alive(found: Found) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ra
 from anyorder.text.rows import Canvas, Input
 from anyorder.traces.trace import Trace
 
+BLANK = "·"  # how a slot is shown in which nothing stands
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
 
 
@@ -284,8 +285,12 @@ class Translator:
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         """Token strings of a canvas, None where masked, without padding."""
         kept = [i for i in ids.tolist() if i != self.model.pad_id]
-        return tuple(None if i == self.model.mask_id else self.tokenizer.tokens([i])[0] for i in kept)
+        blank = self.model.special.blank if Generator(self.model).slotted else None
+        return tuple(
+            None if i == self.model.mask_id else BLANK if i == blank else self.tokenizer.tokens([i])[0] for i in kept
+        )
 
     def _text(self, ids: Tensor, language: str) -> str:
-        skip = (self.model.pad_id, self.model.mask_id, self.model.special.eos)
-        return str(self.tokenizer.decode([[i for i in ids.tolist() if i not in skip]], language)[0])
+        """A canvas under way as it reads."""
+        shown = ids[self.generator(language).stands(ids) & ids.ne(self.model.mask_id)]
+        return str(self.tokenizer.decode([shown.tolist()], language)[0])

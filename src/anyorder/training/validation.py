@@ -19,13 +19,13 @@ def plan_of(model: Any, beam_size: int = 1) -> Plan:
     if model.kind == "autoregressive":
         return Plan.of(beam=beam_size)
     if model.kind == "alignment":
-        return Plan.of("refinement(2)", lengths=1)
+        return Plan.of("refinement(2)", prefix_beam=1)
     return Plan.of(f"mask-predict({STEPS})", lengths=LENGTHS, rescore="written")
 
 
 def plans_of(model: Any) -> dict[str, Plan]:
     """The plans that validation compares, each with a word on it; on slots one pass beside the usual two."""
-    more = {", one pass": Plan.of("refinement(1)", lengths=1)} if model.kind == "alignment" else {}
+    more = {", one pass": Plan.of("refinement(1)", prefix_beam=1)} if model.kind == "alignment" else {}
     return {"": plan_of(model), **more}
 
 
