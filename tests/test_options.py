@@ -126,7 +126,8 @@ CHANGED: dict[str, Any] = {  # a value that is no default, and what it needs bes
     "samples": {"samples": 4, "rescore": "marginal"}, "temperature": {"temperature": 0.5},
     "top_k": {"top_k": 3, "temperature": 1.0}, "top_p": {"top_p": 0.5, "temperature": 1.0}, "nbest": {"nbest": 2},
     "order_temperature": {"order_temperature": 0.5}, "positions": {"positions": 2}, "lengths": {"lengths": 2},
-    "seed": {"seed": 3}, "most_passes": {"most_passes": 7}, "most_memory": {"most_memory": 0.5},
+    "prefix_beam": {"prefix_beam": 4}, "seed": {"seed": 3}, "most_passes": {"most_passes": 7},
+    "most_memory": {"most_memory": 0.5},
 }  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def test_defaults_of_a_task_are_those_of_its_command() -> None:
     [
         ("beam", 0, "beam must be at least 1"), ("beam", True, "whole number"), ("beam", 2.5, "whole number"),
         ("beam", "4", "whole number"), ("temperature", math.nan, "finite"), ("temperature", -1, "at least 0"),
-        ("top_p", 0, "above 0"), ("top_p", 1.5, "at most 1"), ("rescore", "best", "one of written, path"),
+        ("top_p", 0, "above 0"), ("top_p", 1.5, "at most 1"), ("rescore", "best", "one of none, written, path"),
         ("conditionals", "hidden", "visible or masked"), ("among", 3, "among is text"), ("draft", 1, "True or False"),
         ("seed", 2**64, "at most"), ("count", 0, "at least 1"), ("steps", "0", "at least 1"),
     ],

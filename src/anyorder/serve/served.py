@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Beam, Cost, Decoder, Step
+from anyorder.core.prefix_beam import Seen
 from anyorder.core.ragged import joined
 from anyorder.models.packed import PACK
 from anyorder.options import known, takes
@@ -25,7 +26,7 @@ from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Input, Whole
-from anyorder.text.search import ALTERNATIVES, Found, Path
+from anyorder.text.search import ALTERNATIVES, SYMBOLS, Found, Path, read_off
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
@@ -130,6 +131,7 @@ class _Piece(NamedTuple):
     inputs: list[int]  # which of the task's inputs each row is of
     part: Part
     kept: _Kept | None  # the way of the one row, where paths are kept
+    seen: _Slots | None  # what a prefix beam searches
 
 
 @dataclass(eq=False)
@@ -181,16 +183,18 @@ class _Write:
         order = one.order
         learned = id(generator.learned.get(order)) if isinstance(order, str) else None
         kept = _Kept(self.listener, shared=generator.causal and not one.searches) if self.keep else None
-        apart = kept and (kept.shared or object())
+        apart, slots = kept and (kept.shared or object()), (one.prefix_beam or 1) > 1
+        seen = _Slots(Seen(batch.take(own).state, SYMBOLS), known, kept or self.listener) if slots else None
+        top = SYMBOLS if slots else ALTERNATIVES if self.keep else 0
         words = tuple(getattr(one, name) for name in takes("stream") if name not in APART)
         part = Part(
-            (id(generator.model), words, one.beam, one.positions, learned, decoder.scored, apart),
+            (id(generator.model), words, one.beam, one.positions, learned, decoder.scored, apart, top),
             generator.model, decoder, batch.context, batch.state, own, range(known, known + len(own)), one.beam,
-            one.positions, ALTERNATIVES if self.keep else 0, kept or self.listener,
+            one.positions, top, seen or kept or self.listener,
         )  # fmt: skip
         self.parts.append(part)
         looks = self.keep or one.rescore == "marginal"  # will it need more of its rows than their names?
-        self.pieces.append(_Piece(one, batch.take(own) if looks else _named(batch, own), inputs, part, kept))
+        self.pieces.append(_Piece(one, batch.take(own) if looks else _named(batch, own), inputs, part, kept, seen))
 
     def finish(self) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases the hypotheses, order by order."""
@@ -205,6 +209,10 @@ class _Write:
 
     def _found(self, piece: _Piece) -> Found:
         part, pad = piece.part, piece.batch.state.pad_id
+        if piece.seen is not None:
+            beam, blank = piece.plan.prefix_beam or 1, self.generator.model.special.blank
+            way = None if piece.kept is None else (piece.plan.name, piece.batch.state, tuple(piece.kept.steps))
+            return read_off(piece.seen.seen, beam, blank, part.cost, way)
         ends = [part.ended[n] for n in range(len(part))]
         tokens, logp = joined([e.tokens[None] for e in ends], pad), joined([e.logp[None] for e in ends])
         path = partial(self._path, piece, ends[0]) if self.keep else None
@@ -239,6 +247,20 @@ def packs(sizes: Sequence[int]) -> list[list[int]]:
         out[-1].append(i)
         room -= sizes[i]
     return out
+
+
+@dataclass(eq=False)
+class _Slots:
+    """Keeps what the passes saw of each slot, and tells the listener."""
+
+    seen: Seen
+    first: int  # the number of the part's first row
+    listener: Listener | None
+
+    def __call__(self, row: int, taken: Step, n: int) -> None:
+        self.seen.add(alone(taken, n)._replace(rows=torch.tensor([row - self.first])))
+        if self.listener is not None:
+            self.listener(row, taken, n)
 
 
 @dataclass(eq=False)

@@ -19,8 +19,9 @@ class Translate(TypedDict, total=False):
     beam: int
     positions: int
     lengths: int
+    prefix_beam: int | None
     draft: bool
-    rescore: Literal["written", "path", "pll", "forwards", "ar", "both", "marginal"] | None
+    rescore: Literal["none", "written", "path", "pll", "forwards", "ar", "both", "marginal"] | None
     normalise: Literal["mean", "sum"]
     samples: int
     polish: int
@@ -45,8 +46,9 @@ class Trace(TypedDict, total=False):
     beam: int
     positions: int
     lengths: int
+    prefix_beam: int | None
     draft: bool
-    rescore: Literal["written", "path", "pll", "forwards", "ar", "both", "marginal"] | None
+    rescore: Literal["none", "written", "path", "pll", "forwards", "ar", "both", "marginal"] | None
     normalise: Literal["mean", "sum"]
     samples: int
     temperature: float

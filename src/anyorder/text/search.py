@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from anyorder.core import Beam, Cost, Decoder, Model, State, Step, beam, decode, unroll
+from anyorder.core import Beam, Cost, Decoder, Model, State, Step, View, beam, decode, unroll
 from anyorder.core.prefix_beam import Seen, texts
 from anyorder.traces.record import Strings, record, record_path
 from anyorder.traces.trace import Trace
@@ -88,14 +88,24 @@ def _texts(
     steps = tuple(unroll(model, context, state, decoder, cost=cost, alternatives=SYMBOLS))
     for taken in steps:
         seen.add(taken)
+    return read_off(seen, beam, blank, cost, (keep, state, steps))
+
+
+def read_off(seen: Seen, beam: int, blank: int, cost: Cost, way: tuple[str, State, tuple[Step, ...]] | None) -> Found:
+    """The likeliest texts by what passes saw; `way` (recipe, canvas, steps) where the path of a single row is kept."""
     found = seen.texts(beam, blank)
+    if way is None:
+        return Found(found.tokens, found.logp, found.score, cost, read=True)
+    recipe, state, steps = way
     canvases, logp = seen.canvases(found, blank)
 
     def path(k: int) -> Path:
         *first, last = steps
         end = last.state.but(tokens=canvases[k : k + 1], logp=logp[k : k + 1], score=found.score[0, k : k + 1])
-        told = last._replace(state=end, view=last.view._replace(token=end.tokens, logp=end.logp))
-        return Path(keep, state, cost, (*first, told))
+        new = last.z | (end.tokens != last.state.tokens)  # its last step puts there what the search chose
+        view = View(end.tokens, end.logp, top_token=seen.symbols, top_logp=seen.logp)
+        told = last._replace(state=end, view=view, z=new, written=new)
+        return Path(recipe, state, cost, (*first, told))
 
     return Found(found.tokens, found.logp, found.score, cost, path, read=True)
 
