@@ -17,6 +17,7 @@ from anyorder.core.cost import Cost
 from anyorder.core.count import whole
 from anyorder.core.decode import Running
 from anyorder.core.decoder import Decoder
+from anyorder.core.devices import inference
 from anyorder.core.model import Model
 from anyorder.core.noise import mix
 from anyorder.core.slots import best_alignment, emissions, states
@@ -110,7 +111,7 @@ class Seen:
 
     def texts(self, beam: int, blank: int) -> Texts:
         """The likeliest texts; their scores begin at those of the rows."""
-        with torch.inference_mode():
+        with inference(self.symbols.device):
             found = prefix_beam(self.symbols, self.logp, self.slots, blank, self.pad, beam)
         return found._replace(score=found.score + self.prior[:, None])
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Cost, begin, marginal, token_scores
+from anyorder.core.devices import inference
 from anyorder.core.slots import chain, emissions, states
 from anyorder.errors import PlanError
 from anyorder.text.batching import batches, padded
@@ -110,26 +111,27 @@ def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence
     for part in batches([3 * len(source) + AROUND for source in unique]):
         sources = [unique[i] for i in part]
         each = [k for source in sources for k in whose[source]]
-        row = torch.tensor([n for n, source in enumerate(sources) for _ in whose[source]])
-        texts = padded([pairs[k][1] for k in each], s.pad)
-        with torch.inference_mode():
+        row = torch.tensor([n for n, source in enumerate(sources) for _ in whose[source]], device=generator.device)
+        texts = padded([pairs[k][1] for k in each], s.pad).to(row.device)
+        banned = torch.tensor(generator.ban, device=row.device)
+        with inference(row.device):
             context = generator.encode(sources)
             slots = model.slots(context.summary)
-            inside = torch.arange(int(slots.max())) < slots[:, None]
+            inside = torch.arange(int(slots.max()), device=row.device) < slots[:, None]
             hidden = model.hidden(context, torch.where(inside, s.mask, s.pad))  # (N, S, D)
             of = states(texts, texts.ne(s.pad).sum(1), s.blank)
             width, most = hidden.shape[1], of.columns.shape[1]
             logp = hidden.new_empty(len(each), width, most)
             for n in range(len(sources)):
-                logits = model.logits(hidden[n]).index_fill(1, torch.tensor(generator.ban), -torch.inf)
+                logits = model.logits(hidden[n]).index_fill(1, banned, -torch.inf)
                 mine = (row == n).nonzero()[:, 0]
                 known = torch.log_softmax(logits, 1)[:, of.columns[mine].flatten()]  # (S, texts · (M + 1))
                 logp[mine] = known.view(width, len(mine), most).transpose(0, 1)
             values = chain(emissions(logp, of), of, slots[row])
         cost.forwards, cost.canvases = cost.forwards + 1, cost.canvases + len(sources)
         cost.head_rows += int(slots.sum())
-        for k, found in zip(each, values, strict=True):
-            out[k] = Scored(out[k].ids, tuple(found[: len(out[k].ids) + 1].tolist()))
+        for k, found in zip(each, values.tolist(), strict=True):
+            out[k] = Scored(out[k].ids, tuple(found[: len(out[k].ids) + 1]))
     generator.spend(cost)
     return out
 
