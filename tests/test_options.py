@@ -128,6 +128,7 @@ CHANGED: dict[str, Any] = {  # a value that is no default, and what it needs bes
     "order_temperature": {"order_temperature": 0.5}, "positions": {"positions": 2}, "lengths": {"lengths": 2},
     "prefix_beam": {"prefix_beam": 4}, "seed": {"seed": 3}, "most_passes": {"most_passes": 7},
     "most_memory": {"most_memory": 0.5},
+    "guidance": {"guidance": 1.5}, "cache": {"cache": "dual"},
 }  # fmt: skip
 
 
@@ -143,8 +144,9 @@ def test_an_option_reaches_the_plan_or_is_refused_in_a_sentence(task: str, name:
 
 
 def test_defaults_of_a_task_are_those_of_its_command() -> None:
-    assert defaults("generate") == {"order": "uniform", "temperature": 1.0}
-    assert planned("generate", None, {}).temperature == flags("generate")["temperature"].default == 1.0
+    assert defaults("infill") == {"order": "negent", "nbest": 3}
+    assert planned("infill", None, {}).order == flags("infill")["order"].default == "negent"
+    assert flags("generate")["temperature"].default is None, "the model knows"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from anyorder.errors import PlanError
 Conditionals = Literal["visible", "masked"]
 Rescore = Literal["none", "written", "path", "pll", "forwards", "ar", "both", "marginal"]
 Normalise = Literal["mean", "sum"]
+Cached = Literal["prefix", "dual", "approximate-prefix", "approximate-dual"]
 Unknown = Literal["refuse", "allow"]
 Task = Literal["translate", "trace", "fill", "infill", "generate", "stream"]
 TASKS: dict[Task, str] = {
@@ -81,6 +82,7 @@ def _steps(text: str) -> int | str:
 FILLING = ("fill", "infill", "generate", "stream")
 GIVEN = dict.fromkeys(FILLING, "the length is given")
 NO_SLOTS = dict.fromkeys(("fill", "infill", "generate"), "a text that is filled has no slots")
+NO_PROMPT = dict.fromkeys(("translate", "trace"), "it is for language models, which have no source side")
 ALONE = {"stream": "one hypothesis is followed"}
 JUDGED = dict.fromkeys(FILLING, "no candidates are compared by it; score(texts) gives pseudo log-likelihoods")
 COUNTED = {
@@ -121,7 +123,7 @@ class Options(Declared):
         "contains an autoregressive one. Several, as in 'easy-first | left2right', give candidates that --rescore "
         "compares.",
         told="the model's own (de-en: forwards); easy-first beside --count, --steps or --among",
-        defaults={"fill": "negent", "infill": "negent", "generate": "uniform"},
+        defaults={"fill": "negent", "infill": "negent", "generate": Told("a diffusion LM's own; uniform")},
         flags=("-O",), words=True, python="str | Order | Decoder | None",
     )  # fmt: skip
     count: str | int | None = option(
@@ -195,12 +197,25 @@ class Options(Declared):
         causal=True,
     )
     temperature: float = option(
-        0.0, "Of symbols; 0 takes the likeliest.", defaults={"generate": 1.0}, served=100, causal=True
-    )
+        0.0, "Of symbols; 0 takes the likeliest.",
+        defaults={"generate": Told("a diffusion LM's own; 1")}, served=100, causal=True,
+    )  # fmt: skip
     order_temperature: float = option(0.0, "Of positions; 0 takes the best.", served=100)
     top_k: int | None = option(None, "Sample among the k likeliest symbols.", least=1, causal=True)
     top_p: float | None = option(None, "Sample among the likeliest symbols of mass p.", above=True, most=1, causal=True)
     seed: int = option(0, "The same seed gives the same text.", least=-(2**63), most=2**63 - 1, causal=True)
+    guidance: float = option(
+        0.0,
+        "Classifier-free guidance: how much further than the prompt alone takes it; each pass runs twice, with and "
+        "without the prompt.",
+        without=NO_PROMPT, served=100,
+    )  # fmt: skip
+    cache: Cached | None = option(
+        None,
+        "Keys and values kept between the steps of a diffusion LM: of the blocks before (prefix), or of those after, "
+        "too (dual): exact, for block-causal models; approximate-prefix and approximate-dual for the others.",
+        without=NO_PROMPT,
+    )
     nbest: int = option(
         1, "Texts per input, the best first.", defaults={"fill": 5, "infill": 3}, without=COUNTED,
         flags=("-n",), aliases={"generate": ("--number",)}, least=1, panel=SHOW, causal=True,

@@ -66,7 +66,7 @@ def test_letters_are_split_and_keep_their_capitals(tmp_path: Path) -> None:
     assert len(writer.score("A" * 120).tokens) == 120  # longer than any word of a BERT
     (best,) = writer.fill("EV[MASK]LV", n=1)
     assert len(best.text) == 5 and best.text[:2] + best.text[3:] == "EVLV" and best.text[2] in LETTERS
-    (new,) = writer.generate(6, prompt="EV")
+    (new,) = writer.generate("EV", length=6)
     assert len(new.text) == 8 and set(new.text) <= set(LETTERS)
     assert writer.tokenizer.encode("ACD") == [2, 5, 6, 7, 3]
 
@@ -74,7 +74,7 @@ def test_letters_are_split_and_keep_their_capitals(tmp_path: Path) -> None:
 def test_unknown_symbols_are_named_and_refused_unless_allowed(tmp_path: Path) -> None:
     folder = bert(tmp_path, SPECIAL + LETTERS)
     writer = anyorder.load(folder, kind="language")
-    for act in (writer.score, lambda t: writer.fill(t + "[MASK]"), lambda t: writer.generate(2, prompt=t)):
+    for act in (writer.score, lambda t: writer.fill(t + "[MASK]"), lambda t: writer.generate(t, length=2)):
         with pytest.raises(TextError, match="lacks 'J', '1': change the text"):
             act("EVJL1")
     with pytest.raises(TextError, match="lacks 'e', 'v': it has capitals only"):

@@ -99,7 +99,7 @@ def test_log_probabilities(api: Any, models: dict[str, Any]) -> None:
 
 def test_a_language_model_goes_on_and_fills_gaps(api: Any, models: dict[str, Any]) -> None:
     text = api.completions.create(model="bert", prompt="the cat", max_tokens=4, seed=2)
-    alone = models["bert"].generate(4, prompt="the cat", seed=2)[0]
+    alone = models["bert"].generate("the cat", length=4, seed=2)[0]
     assert text.choices[0].text == models["bert"].tokenizer.decode(alone.ids) and text.usage.completion_tokens == 4
     assert text.choices[0].finish_reason == "length"
     gap = api.completions.create(model="bert", prompt="the ", suffix=" on the mat .", max_tokens=3, temperature=0)

@@ -87,7 +87,7 @@ def test_score_is_the_pseudo_log_likelihood(writer: anyorder.Writer) -> None:
 def test_an_option_without_effect_is_refused(writer: anyorder.Writer, option: str) -> None:
     value = {"rescore": "path", "normalise": "sum"}.get(option, 3)
     more = {"rescore": "pll"} if option == "polish" else {}
-    for call in (writer.fill, writer.infill, lambda text, **o: writer.generate(4, **o)):
+    for call in (writer.fill, writer.infill, lambda text, **o: writer.generate(length=4, **o)):
         with pytest.raises(anyorder.PlanError, match="has no use for"):
             call("the [MASK] {} .", **{option: value}, **more)
     for watch in (writer.trace, lambda text, **o: list(writer.stream(text, **o))):

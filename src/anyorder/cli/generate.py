@@ -11,23 +11,45 @@ from anyorder.cli import _options as o
 
 @o.options("generate", loads=("language",))
 def generate(
-    prompt: Annotated[str, typer.Argument(help="What the text begins with.")] = "",
+    prompt: Annotated[str, typer.Argument(help="What the text begins with, or with --chat what to answer.")] = "",
     model: o.LanguageModel = ...,  # type: ignore[assignment]
-    length: Annotated[int, typer.Option(min=1, help="Tokens to write.")] = 20,
+    length: Annotated[
+        int | None,
+        typer.Option(min=1, help="Tokens to write. [default: as many as a diffusion LM's authors write, else 20]"),
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Answer the prompt, by the model's chat template.")] = False,
+    system: Annotated[str | None, typer.Option(help="The conversation's first message; implies --chat.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="End the text before this; may be given again.")] = None,
     *,
     as_json: o.Json = False,
+    show: o.Show = False,
+    trace: o.TraceFile = None,
+    view: o.View = False,
     **given: Any,
 ) -> None:
-    """Write texts: sampled, in random order, unless other options are given.
+    """Write texts, or answer: as a diffusion LM's authors do it, else sampled in random order.
 
     Example: anyorder generate "Once upon a time" -m bert-base-uncased --length 12 -n 3 --top-p 0.9 --seed 7
+
+    Example: anyorder generate "Why is the sky blue?" -m GSAI-ML/LLaDA-8B-Instruct --chat --show
     """
+    from anyorder.cli._show import Watch
+
     plan, loading = o.parted(given)
-    o.make_plan(**plan)
+    o.make_plan(**({"temperature": 1.0} if plan.keys() & {"top_k", "top_p"} else {}) | plan)
     n = plan.pop("nbest")
-    writer = o.open_writer(model, loading)
-    for filling in writer.generate(length, n, prompt, **plan):
+    writer, watch = o.open_writer(model, loading), Watch(show, trace, view)
+    if length is None and getattr(writer.model, "family", None) is None:
+        length = 20
+    asked: Any = [{"role": "user", "content": prompt}] if chat and system is None else prompt
+    for filling in writer.generate(
+        asked, length=length, n=n, stop=stop or (), system=system, traced=watch.wanted, **plan
+    ):
+        if watch.wanted and filling.trace is not None:
+            watch(filling.trace)
+            watch.commit()
         if as_json:
             o.say(filling.text, filling.score, True, tokens=filling.tokens, logp=filling.logp)
         else:
             o.echo(filling.text)
+    watch.finish()

@@ -175,7 +175,7 @@ class Opened:
     def generate(self, rows: list[tuple[str, ...]]) -> list[Answer]:
         """Texts that begin with a column of prompts."""
         task = self.task
-        return [_filled(self.held.generate(task.length[0], task.n, text, **task.options)) for (text,) in rows]
+        return [_filled(self.held.generate(text, length=task.length[0], n=task.n, **task.options)) for (text,) in rows]
 
     def score(self, rows: list[tuple[str, ...]]) -> list[Answer]:
         """Scores of a column of texts, or of pairs."""

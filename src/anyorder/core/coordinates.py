@@ -31,6 +31,7 @@ class Region:
     candidates: Mask = field(compare=False, repr=False)
     extent: Mask = field(compare=False, repr=False)
     blank: bool = False  # are only masked positions ever chosen?
+    span: int | None = None  # open positions of a block, where it goes block by block
     remember: Callable[[State, Tensor], dict[str, Tensor]] = field(
         default=lambda state, z: {}, compare=False, repr=False
     )
@@ -73,7 +74,7 @@ def block(size: int) -> Region:
         current = place.amin(-1, keepdim=True) // size
         return state.open & (state.place // size == current)
 
-    return Region(f"block({size})", lambda state: extent(state) & state.masked, extent, blank=True)
+    return Region(f"block({size})", lambda state: extent(state) & state.masked, extent, blank=True, span=size)
 
 
 def dilated(size: int) -> Region:
@@ -90,7 +91,7 @@ def dilated(size: int) -> Region:
         current = torch.where(here, level, size).amin(-1, keepdim=True)
         return blocks.extent(state) & (level == current)
 
-    return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent, blank=True)
+    return Region(f"dilated({size})", lambda state: extent(state) & state.masked, extent, blank=True, span=size)
 
 
 def _last_slot(state: State) -> Tensor:

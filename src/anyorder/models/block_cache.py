@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined
-from anyorder.errors import ModelError, first_line
+from anyorder.errors import ModelError, PlanError, first_line
 from anyorder.models.diffusion_lm import DiffusionLM
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
@@ -219,7 +219,7 @@ class BlockCached(nn.Module):
         known = memo if everyone else memo.take(rows)
         cache = _Columns(columns, length + 1, known.layers)
         new: Tensor = self.model.body(
-            input_ids=padded.gather(1, columns),
+            input_ids=self.model.known(padded.gather(1, columns)),
             attention_mask=self.model.attention(padded != self.pad_id, columns),
             position_ids=columns.clamp_max(length - 1),
             past_key_values=cache,
@@ -267,3 +267,21 @@ class BlockCached(nn.Module):
         tolerance = 1e-4 if expected.dtype == torch.float32 else 1e-1
         if not torch.allclose(memo.states[:, self._column(column)], expected, atol=tolerance, rtol=tolerance):
             raise ModelError("this model's states change when it is given a cache of its own keys and values")
+
+
+def cached_by(model: Any, cache: str, size: int | None) -> BlockCached:
+    """The model with a cache by its option's word; blocks are of `size` open positions, or those of the model."""
+    if not isinstance(model, DiffusionLM):
+        raise PlanError("cache is for diffusion LMs: leave it out")
+    kind: Any = cache.removeprefix("approximate-")
+    approximate = kind != cache
+    size = model.block or size
+    if size is None:
+        raise PlanError("cache keeps what is known of blocks, so an order by blocks is needed: add among 'block(32)'")
+    cached = BlockCached(model, size, kind, approximate=True)
+    if not (cached.exact or approximate):
+        raise PlanError(
+            f"cache {cache!r} is exact for block-causal models alone, and positions of this one see what comes after "
+            f"their block: take 'approximate-{cache}' to accept what that changes, or leave cache out"
+        )
+    return cached

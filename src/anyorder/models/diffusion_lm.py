@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.hub import check_type, quiet
-from anyorder.models.published import Family, Mapped, config_of, family_of, load_weights, tokenizer_of
+from anyorder.models.published import Family, Mapped, config_of, ends_of, family_of, load_weights, tokenizer_of
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
@@ -26,7 +27,8 @@ class DiffusionLM(nn.Module):
     position i (Dream); otherwise those at i are (LLaDA). `pairs`: it takes its attention mask as (N, 1, L, L) rather
     than (N, L). `block`: its attention is block-causal (block diffusion): a position sees its own block of that many
     columns, counted from column 0, and the blocks before it; such a mask is given to the model in every pass.
-    `pad_id` may lie behind the vocabulary: then every symbol that the model knows can be text.
+    `pad_id` may lie behind the vocabulary: then every symbol that the model knows can be text. `ends` are the symbols
+    that end a text; `family` says how its authors write with it.
     """
 
     def __init__(
@@ -40,13 +42,15 @@ class DiffusionLM(nn.Module):
         block: int | None = None,
         special_ids: tuple[int, ...] = (),
         tokenizer: Any = None,
+        ends: tuple[int, ...] = (),
+        family: Family | None = None,
     ) -> None:
         super().__init__()
         if block is not None and block < 2:
             raise ValueError(f"block-causal attention needs blocks of at least 2 columns, got {block}")
         self.block = block
         self.mask_id, self.pad_id, self.shifted, self.pairs = mask_id, pad_id, shifted, pairs
-        self.tokenizer = tokenizer
+        self.tokenizer, self.ends, self.family = tokenizer, ends, family
         config = getattr(model, "config", None)
         self.max_length = next(
             (n for name in ("max_position_embeddings", "max_sequence_length") if (n := getattr(config, name, None))),
@@ -75,6 +79,10 @@ class DiffusionLM(nn.Module):
         """(M, D) → (M, V)."""
         output: Tensor = self.head(hidden)
         return output
+
+    def known(self, tokens: Tensor) -> Tensor:
+        """Canvases in symbols that the model has an embedding of: nothing attends to padding, whatever stands there."""
+        return tokens.masked_fill(tokens == self.pad_id, 0)
 
     def check_length(self, tokens: Tensor) -> None:
         """The canvas (N, L) must not be longer than what the model was made for."""
@@ -109,7 +117,7 @@ class DiffusionLM(nn.Module):
         mask = real.long()
         if self.pairs or self.block is not None:
             mask = self.attention(real, torch.arange(real.shape[1], device=real.device).expand_as(real))
-        output: Tensor = model(input_ids=tokens.masked_fill(~real, 0), attention_mask=mask).logits
+        output: Tensor = model(input_ids=self.known(tokens), attention_mask=mask).logits
         return output
 
     @torch.no_grad()
@@ -155,7 +163,7 @@ def load_diffusion_lm(
     if (family := family_of(config)) is not None:
         model, mapped = load_weights(where, family, config, dtype=dtype)
         tokenizer = fitted(tokenizer_of(where, family.name), model.config.vocab_size, where)
-        return _of_family(model, family, mapped, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
+        return _of_family(model, family, mapped, config, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
     try:
         with quiet():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -202,6 +210,7 @@ def wrap_diffusion_lm(
         block=block,
         special_ids=tuple(i for i in special if i < size),
         tokenizer=tokenizer,
+        ends=() if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,),
     )
 
 
@@ -209,6 +218,7 @@ def _of_family(
     model: Any,
     family: Family,
     mapped: Mapped,
+    config: Mapping[str, Any],
     tokenizer: Any,
     *,
     shifted: bool | None,
@@ -230,6 +240,8 @@ def _of_family(
         shifted=family.shifted if shifted is None else shifted,
         block=mapped.block if block is None else block,
         tokenizer=tokenizer,
+        ends=ends_of(config, family, tokenizer),
+        family=family,
     )
 
 
@@ -239,6 +251,10 @@ class GuidedContext:
 
     inner: Context
     prompt: Tensor  # (N, L) bool, or (1, L) the same for all rows
+
+    def given(self, prompt: Tensor) -> GuidedContext:
+        """With what is given on each canvas (N, L) as the prompt."""
+        return GuidedContext(self.inner, prompt)
 
     def take(self, rows: Tensor) -> GuidedContext:
         """These rows."""
@@ -261,9 +277,11 @@ class Guided(nn.Module):
     Without its prompt is with the prompt masked, as LLaDA does it. Each forward pass runs both, as one batch.
     """
 
-    def __init__(self, model: Model, scale: float, prompt: Tensor) -> None:
-        """`prompt` (L,) or (N, L) bool: which positions are the prompt, for all rows or for each."""
+    def __init__(self, model: Model, scale: float, prompt: Tensor | None = None) -> None:
+        """`prompt` (L,) or (N, L) bool: which positions are the prompt, for all rows or for each; without it, contexts
+        are told (`given`)."""
         super().__init__()
+        prompt = torch.zeros(1, 1, dtype=torch.bool) if prompt is None else prompt
         self.model, self.scale, self.prompt = model, scale, prompt.reshape(-1, prompt.shape[-1])
         self.mask_id, self.pad_id = model.mask_id, model.pad_id
         self.special_ids = getattr(model, "special_ids", (model.mask_id, model.pad_id))

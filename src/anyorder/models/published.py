@@ -100,6 +100,8 @@ class Family:
     names: Mapping[str, str] = field(default_factory=dict)  # how tensors are named in the folder → there, as patterns
     shifted: bool = False  # the logits at i − 1 are for position i
     ends: tuple[str, ...] = ()  # symbols that end an answer, beside the folder's own end of text
+    length: int = 128  # how many symbols its authors write, and how, given that number and that of steps:
+    writes: Callable[[int, int | None], dict[str, Any]] = lambda length, steps: {}
 
 
 # ------------------------------------------------------------------ LLaDA
@@ -188,9 +190,26 @@ def _dream(f: Fields) -> Mapped:
     return Mapped(_qwen2(f), f("mask_token_id"))
 
 
+def _in_blocks(size: int) -> Callable[[int, int | None], dict[str, Any]]:
+    """LLaDA's way: a symbol a step unless there are fewer steps, the surest of each block, nothing drawn."""
+
+    def writes(length: int, steps: int | None) -> dict[str, Any]:
+        return {"order": f"llada({max(1, -(-(steps or length) * size // length))}, {size})", "temperature": 0.0}
+
+    return writes
+
+
+def _dream_writes(length: int, steps: int | None) -> dict[str, Any]:
+    return {"order": f"dream({steps or length}, entropy)", "temperature": 0.2, "top_p": 0.95}
+
+
 FAMILIES: dict[str, Family] = {  # by what `architectures` names, for one model_type may mean several
-    "LLaDAModelLM": Family("LLaDA", "LlamaForCausalLM", _llada, _LLADA_NAMES, ends=("<|eot_id|>",)),
-    "DreamModel": Family("Dream", "Qwen2ForCausalLM", _dream, shifted=True, ends=("<|im_end|>",)),
+    "LLaDAModelLM": Family(
+        "LLaDA", "LlamaForCausalLM", _llada, _LLADA_NAMES, ends=("<|eot_id|>",), writes=_in_blocks(32)
+    ),
+    "DreamModel": Family(
+        "Dream", "Qwen2ForCausalLM", _dream, shifted=True, ends=("<|im_end|>",), length=512, writes=_dream_writes
+    ),
 }
 MODEL_TYPES = {"llada": "LLaDAModelLM", "Dream": "DreamModel"}  # where a folder names no architecture
 
@@ -221,6 +240,14 @@ def config_of(where: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):  # the loader that is tried next says so
         return {}
     return config if isinstance(config, dict) else {}
+
+
+def ends_of(config: Mapping[str, Any], family: Family, tokenizer: Any) -> tuple[int, ...]:
+    """The symbols that end a text: the folder's own, and the family's."""
+    named = config.get("eos_token_id")
+    own = named if isinstance(named, list) else [named, tokenizer.eos_token_id]
+    words = tokenizer.get_vocab()
+    return tuple(sorted({i for i in [*own, *(words.get(name) for name in family.ends)] if isinstance(i, int)}))
 
 
 def load_weights(where: str, family: Family, config: Mapping[str, Any], **how: Any) -> tuple[Any, Mapped]:

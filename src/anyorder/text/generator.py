@@ -58,6 +58,9 @@ class Generator:
     name: str = "model"
     cost: Cost = field(default_factory=Cost)  # of everything this generator has done
     whole: Generator | None = None  # of the autoregressive model within another: that other's generator
+    wrapped: dict[Any, Generator] = field(
+        default_factory=dict, repr=False
+    )  # those of its model with guidance, or caches
 
     @property
     def causal(self) -> bool:
@@ -100,13 +103,32 @@ class Generator:
         return replace(plan, prefix_beam=beam).judged("ar" if judges else "written")
 
     def carried_by(self, plan: Plan, inputs: Sequence[Input] = ()) -> tuple[Generator, Plan]:
-        """The generator that carries out a plan (this one, but for the order "forwards"), and the plan as it has it."""
+        """The generator that carries out a plan, and the plan as it has it: this one, but for the order "forwards",
+        guidance and a cache."""
         plan = self.settled(plan, given := any(one.canvases for one in inputs))
+        if plan.guidance or plan.cache:
+            return self._wrapped(plan), replace(plan, guidance=0.0, cache=None)
         if self.causal or plan.order != FORWARDS:
             return self, plan
         if given:
             raise PlanError(f"{FORWARDS} writes whole texts to their own end: take another order to fill a canvas")
         return self.forwards, replace(plan, order=None)
+
+    def _wrapped(self, plan: Plan) -> Generator:
+        """The generator of this model with guidance or a cache, made once; what it does costs the same."""
+        from anyorder.models.block_cache import cached_by
+        from anyorder.models.diffusion_lm import Guided
+
+        if plan.guidance and plan.cache:
+            raise PlanError("guidance runs every canvas twice, for which there is no cache: leave one of the two out")
+        if self.direction is not None:
+            raise PlanError("guidance and cache are for language models: leave them out")
+        size = 0 if plan.guidance else replace(plan, cache=None).decoder(self.ban, self.learned).coordinates.among.span
+        key = (plan.guidance, plan.cache, size)
+        if key not in self.wrapped:
+            model = Guided(self.model, plan.guidance) if plan.guidance else cached_by(self.model, str(plan.cache), size)
+            self.wrapped[key] = replace(self, model=model, wrapped={})
+        return self.wrapped[key]
 
     @property
     def way(self) -> str:
@@ -255,6 +277,8 @@ class Generator:
         state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys.to(self.device))
         owner = torch.tensor([p.input for p in places], dtype=torch.int64, device=self.device)
         context = context if places == [Place(n, 0) for n in range(len(inputs))] else context.take(owner)
+        if hasattr(context, "given"):  # it tells a prompt from what is written after it
+            context = context.given(~state.open & (tokens != self.model.pad_id))
         return Batch(sources, canvases, places, context, state)
 
     def _key(self, source: Sequence[int], canvas: Canvas) -> list[int]:

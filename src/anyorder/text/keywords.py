@@ -75,6 +75,8 @@ class Fill(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    guidance: float
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -94,6 +96,8 @@ class Infill(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    guidance: float
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -113,6 +117,8 @@ class Generate(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    guidance: float
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -130,6 +136,8 @@ class Stream(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    guidance: float
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 

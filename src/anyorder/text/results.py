@@ -66,6 +66,7 @@ class Filling:
     ids: tuple[int, ...]
     logp: float  # log p of all of them jointly, in the order they were written
     score: float  # log p(G) of the path, which fillings are ranked by; NaN where a drawn symbol chose its own position
+    trace: Trace | None = field(default=None, repr=False, compare=False)  # where it was asked for
 
     @property
     def probability(self) -> float:

@@ -10,12 +10,13 @@ from typing import Any, Unpack, overload
 
 from torch import Tensor
 
-from anyorder.core import Cost, unroll
+from anyorder.core import Cost, Decoder, unroll
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
-from anyorder.options import Unknown, defaults, number
+from anyorder.options import Unknown, defaults, known, number
 from anyorder.text import keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
+from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
 from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
 from anyorder.text.effort import estimate, expected
 from anyorder.text.generator import Generator
@@ -90,22 +91,81 @@ class Writer:
         return sorted(ranked, key=lambda f: -f.score)[:n]
 
     def generate(
-        self, length: int, n: int = 1, prompt: str = "", **options: Unpack[keywords.Generate]
+        self,
+        prompt: str | Sequence[Message] = "",
+        *,
+        length: int | None = None,
+        max_new_tokens: int | None = None,
+        n: int = 1,
+        stop: str | Sequence[str] = (),
+        system: str | None = None,
+        traced: bool = False,
+        **options: Unpack[keywords.Generate],
     ) -> list[Filling]:
-        """n texts of `length` tokens after `prompt`. Sampled by default: order random, temperature 1.
+        """n texts of `length` tokens (or `max_new_tokens`) after a prompt, or the answers to messages.
 
-        Options are those of `fill`; a beam needs temperature 0.
+        A prompt is shown before what was written; of a conversation ({"role": "user", "content": "…"}, in the form of
+        the model's chat template; `system` is its first message) the answer alone. A symbol that ends a text, or one of
+        `stop`, ends it. Length and options are those of a diffusion LM's authors where it is known (128 tokens for
+        LLaDA, block by block); otherwise texts are sampled: order random, temperature 1. A beam needs temperature 0.
         """
         number("n", n)
-        if length < 1:
-            raise TextError(f"length must be at least 1, got {length}")
-        plan = planned("generate", None, options)
-        self._expect(plan, n, length, len(prompt))
-        ids = self._given(prompt) if prompt else []
-        start, end = self._wrap(ids)
+        given = prompt_of(prompt, system, self.tokenizer, self.name)
+        ids = self._given(given.text) if given.text else []
+        start, end = ([*ids], []) if given.chat else self._wrap(ids)
+        length = self._length(length, max_new_tokens, len(start) + len(end))
+        asked, own = self._own(length, dict(options))
+        plan = planned("generate", None, asked, **own)
+        ends, stop = getattr(self.model, "ends", ()), stops(stop)
+        self._expect(plan, n, length, len(ids))
         canvas = (*start, *[self.model.mask_id] * length, *end)
-        found = self.generator.generate([self._input(canvas, k) for k in range(n)], plan)
-        return [self._filling(canvas, some[0], self._after(prompt, ids)) for some in found]
+        after = (lambda new: answer(new, self.tokenizer)) if given.chat else self._after(given.text, ids)
+
+        def text(new: Sequence[int]) -> str:
+            said, before = after(ended(new, ends)), "" if given.chat else given.text
+            return before + stopped(said[len(before) :], stop)
+
+        inputs = [self._input(canvas, k) for k in range(n)]
+        found = [some[0] for some in self.generator.generate(inputs, plan, keep=traced)]
+        return [
+            replace(filling, trace=None if h.path is None else h.path.trace(self._strings, text=filling.text))
+            for h in found
+            for filling in [self._filling(canvas, h, text)]
+        ]
+
+    def _length(self, length: int | None, most: int | None, given: int) -> int:
+        """How many tokens to write: as asked, or as the model's authors do, if they fit beside those given."""
+        if length is not None and most is not None:
+            raise TextError("length and max_new_tokens are the same: give one of them")
+        asked = most if length is None else length
+        if asked is not None:
+            if asked < 1:
+                raise TextError(f"length must be at least 1, got {asked}")
+            return asked
+        family, room = getattr(self.model, "family", None), getattr(self.model, "max_length", None)
+        if family is None:
+            raise TextError(f"{self.name} has no length of its own: say how many tokens to write, as in length=20")
+        return int(max(1, family.length if room is None else min(family.length, room - given)))
+
+    def _own(self, length: int, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(options, defaults) of a text of this length: those of the model's authors, or sampling in any order."""
+        family = getattr(self.model, "family", None)
+        if isinstance(options.get("order"), Decoder):
+            return options, {}
+        if family is None:
+            return options, {"order": "uniform", "temperature": 1.0}
+        steps = options.get("steps")
+        own = family.writes(length, steps if isinstance(steps, int) else None)
+        composing = ("order", "count", "among", "order_temperature", "conditionals", "beam", "positions")
+        if isinstance(steps, str) or any(
+            options.get(name, known()[name].default) != known()[name].default for name in composing
+        ):
+            own.pop("order")
+        else:
+            options.pop("steps", None)
+        if not options.get("temperature", own["temperature"]):  # nothing is drawn
+            own.pop("top_p", None)
+        return options, own
 
     def _expect(self, plan: Plan, canvases: int, masks: int, given: int) -> None:
         """Refuse before anything is tokenised what would take too long, or too much memory."""
@@ -160,11 +220,12 @@ class Writer:
     def stream(self, text: str, **options: Unpack[keywords.Stream]) -> Iterator[Moment]:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
         plan = planned("stream", None, options, order=defaults("fill")["order"])
-        blanks, decoder = self._blanks(text), self.generator.decoder(plan)
+        generator, plan = self.generator.carried_by(plan)
+        blanks, decoder = self._blanks(text), generator.decoder(plan)
         canvas = self._canvas(blanks)
-        expected(self.generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
-        batch = self.generator.prepare([self._input(canvas)], plan)
-        for t, taken in enumerate(unroll(self.model, batch.context, batch.state, decoder)):
+        expected(generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
+        batch = generator.prepare([self._input(canvas)], plan)
+        for t, taken in enumerate(unroll(generator.model, batch.context, batch.state, decoder)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, blanks.filled(self._new(canvas, tokens), self.tokenizer))
@@ -259,7 +320,8 @@ class Writer:
     # ------------------------------------------------------------------ ids and strings
 
     def _names(self, ids: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.tokenizer.convert_ids_to_tokens(list(ids)))
+        names = self.tokenizer.convert_ids_to_tokens(list(ids))
+        return tuple(f"<{i}>" if name is None else name for i, name in zip(ids, names, strict=True))
 
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         kept = [i for i in ids.tolist() if i != self.model.pad_id]
