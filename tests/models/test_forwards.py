@@ -80,4 +80,4 @@ def test_its_weights_are_the_same_ones() -> None:
 
 def test_a_model_without_it_contains_none() -> None:
     plain = ConditionalMasked(SIZES, SpecialIds(), ("de", "en"))
-    assert not hasattr(plain, "forwards") and plain.order == "left2right"
+    assert plain.forwards is None and plain.order == "left2right"

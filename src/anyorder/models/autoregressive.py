@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, widened
+from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.column import Column
 from anyorder.models.memory import Cache, Memory, stay
@@ -121,7 +122,7 @@ class CausalContext:
         return CausalContext(memory, languages, first.join(*rest))
 
 
-class Autoregressive(nn.Module):
+class Autoregressive(Translates, nn.Module):
     """p(y_i | y_<i, X). The target-language embedding tells the decoder which language to write.
 
     Seen as a `Model`: `hidden(context, tokens)[:, i]` predicts `tokens[:, i]` from `tokens[:, :i]`; it is zero where
@@ -129,6 +130,7 @@ class Autoregressive(nn.Module):
     """
 
     kind = "autoregressive"
+    causal = True
 
     def __init__(
         self,

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, PlanError, first_line
+from anyorder.models.abilities import Abilities
 from anyorder.models.diffusion_lm import DiffusionLM
 
 UNKNOWN = -1  # in place of a symbol: nothing valid is kept of this column
@@ -97,7 +98,7 @@ class _Columns:
         return both
 
 
-class BlockCached(nn.Module):
+class BlockCached(Abilities, nn.Module):
     """A diffusion LM that computes only what changed since its last pass; everything else is read from the cache.
 
     Block-causal model (measured: columns before a multiple of `size` do not see those after it). Exact, with any

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.memory import Memory
@@ -71,7 +72,7 @@ def sight(tokens: Tensor, real: Tensor, mask_id: int) -> Tensor:
     return (real[:, None] & (masked[:, :, None] | (~masked[:, None] & (left | reads))))[:, None]
 
 
-class ConditionalMasked(nn.Module):
+class ConditionalMasked(Translates, nn.Module):
     """p(y_i | Y, X) with X in an encoder of its own, and p(L | X) from the encoder (Ghazvininejad et al. 2019).
 
     With `architecture.forwards` it contains an autoregressive model. y_i is read off the state of column i − 1 (the
@@ -81,6 +82,7 @@ class ConditionalMasked(nn.Module):
     """
 
     kind = "cmlm"
+    predicts_length = True
 
     def __init__(self, architecture: Architecture, special: SpecialIds, languages: tuple[str, ...]) -> None:
         super().__init__()
@@ -104,18 +106,18 @@ class ConditionalMasked(nn.Module):
         return out
 
     @property
-    def order(self) -> str:
+    def order(self) -> str:  # type: ignore[override]
         """How it writes unless it is told otherwise: the best on validation data."""
         return "forwards" if self.architecture.forwards else "left2right"
 
     @cached_property
-    def forwards(self) -> Autoregressive:
+    def forwards(self) -> Autoregressive | None:
         """The autoregressive model that is contained in this one, where there is one: the same weights, and a cache.
 
         Its p(y_i | y_<i, X) are this model's where y_<i stands, nothing else does, and the end is open.
         """
         if not self.architecture.forwards:
-            raise AttributeError("no autoregressive model is contained in one without `forwards`")
+            return None
         halves = self.encoder, self.decoder
         return Autoregressive(self.architecture, self.special, self.languages, halves)
 

@@ -15,12 +15,13 @@ from torch import Tensor, nn
 from anyorder.core.model import Context, Model, NoContext
 from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
+from anyorder.models.abilities import Abilities
 from anyorder.models.hub import check_type, quiet
 from anyorder.models.published import Family, Mapped, config_of, ends_of, family_of, load_weights, tokenizer_of
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
-class DiffusionLM(nn.Module):
+class DiffusionLM(Abilities, nn.Module):
     """A bidirectional LM in two halves: everything before its output matrix, and that matrix at asked rows.
 
     `shifted`: the model keeps the habit of the left-to-right model it grew from, the logits at i-1 being for
@@ -271,7 +272,7 @@ class GuidedContext:
         return GuidedContext(inner, joined(prompts))
 
 
-class Guided(nn.Module):
+class Guided(Abilities, nn.Module):
     """Classifier-free guidance: log p ∝ log p(y|∅) + (1 + scale) · (log p(y|prompt) − log p(y|∅)).
 
     Without its prompt is with the prompt masked, as LLaDA does it. Each forward pass runs both, as one batch.

@@ -23,7 +23,7 @@ class LatentAlignment(ConditionalMasked):
     kind = "alignment"
 
     @property
-    def order(self) -> str:
+    def order(self) -> str:  # type: ignore[override]
         """How it writes unless it is told otherwise: every slot, then every slot anew."""
         return "refinement(2)"
 

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from anyorder.core.model import NoContext
 from anyorder.errors import ModelError, first_line
+from anyorder.models.abilities import Abilities
 from anyorder.models.hub import check_type, quiet
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
-class MaskedLM(nn.Module):
+class MaskedLM(Abilities, nn.Module):
     """A `…ForMaskedLM` in two halves: its encoder, and its own vocabulary head at the rows asked for.
 
     The canvas is the whole text, special tokens included; `special_ids` should never be generated.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.core.ragged import joined, used
+from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.transformer import Columns, Transformer
 from anyorder.models.translation import (
@@ -52,7 +53,7 @@ class JointContext:
         return replace(self, embedded=self.embedded[:, :width], real=self.real[:, :width])
 
 
-class MaskedTranslation(nn.Module):
+class MaskedTranslation(Translates, nn.Module):
     """p(y_i | Y, X) from the canvas `</s> source </s> </s> target </s>`, positions counted from 0 on each side.
 
     One model translates in both directions: which side is the target is only a matter of which side has masks.

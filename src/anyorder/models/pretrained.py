@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from anyorder.models.abilities import Abilities
 from anyorder.models.architecture import Architecture
 from anyorder.models.transformer import Transformer
 from anyorder.models.translation import SpecialIds, check_length, language_rows
@@ -27,7 +28,7 @@ class LanguageContext:
         return LanguageContext(torch.cat([c.language for c in (self, *others)]))
 
 
-class PretrainedLM(nn.Module):
+class PretrainedLM(Abilities, nn.Module):
     """p(y_i | Y) for a text in a known language. The canvas is the whole text, `</s>` at both ends included."""
 
     kind = "masked-lm"

@@ -27,9 +27,8 @@ from anyorder.serve.engine import IDLE, Engine
 from anyorder.serve.job import Job, Ticket, alone
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
-from anyorder.serve.served import Model
 from anyorder.text.generator import Generator
-from anyorder.text.translator import Translator
+from anyorder.text.load import Model, translates
 
 LISTENER = "listener"
 AWAITED = ("answered", "told")  # messages that somebody waits for
@@ -70,7 +69,7 @@ class _Unpacker(pickle.Unpickler):
             return self.listener
         model, direction, forwards = name
         one = self.models[model]
-        if isinstance(one, Translator):
+        if translates(one):
             source, to = (one.languages[i] for i in direction)
             served: Any = one.generator(to, source)
         else:

@@ -23,8 +23,8 @@ from anyorder.serve.gate import Door, Gate
 from anyorder.serve.problems import sentence
 from anyorder.serve.proxy import Forwarded, Proxies
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal, wrong
-from anyorder.serve.served import Model
 from anyorder.serve.server import Server, Settings, address, bearer
+from anyorder.text.load import Model
 
 ABOUT = """Text written in any order, over HTTP. Clients of LibreTranslate, of OpenAI and of Hugging Face's fill-mask
 work unchanged; `/v1/stream` tells of every step as it is taken."""

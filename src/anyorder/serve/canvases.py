@@ -38,7 +38,7 @@ def from_text(model: Translator, text: str, to: str) -> tuple[int, ...]:
 def from_items(model: Translator, items: Sequence[Item], to: str) -> tuple[int, ...]:
     """The ids of a canvas given item by item."""
     out: list[int] = []
-    special = {model.model.pad_id, model.model.mask_id, *model.generator(to).ban}
+    special = {model.model.pad_id, model.model.mask_id, *model.model.special_ids}
     for item in items:
         if item is None:
             out.append(model.model.mask_id)

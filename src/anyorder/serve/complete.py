@@ -12,6 +12,7 @@ from anyorder.options import takes
 from anyorder.serve.language import detect
 from anyorder.serve.refusal import wrong
 from anyorder.text.blanks import GAP
+from anyorder.text.load import translates
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis, ranked
 from anyorder.text.rows import Canvas, Input
@@ -90,14 +91,14 @@ def translations(model: Translator, asked: Way, wanted: Wanted) -> list[Choice]:
 
 def speaker(model: Translator | Writer, to: str | None = None) -> Decode:
     """Ids as a person reads them."""
-    if isinstance(model, Writer):
+    if not translates(model):
         return lambda ids: str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
     return lambda ids: str(model.tokenizer.decode([list(ids)], to)[0])
 
 
 def writings(model: Writer, prompt: str, suffix: str, wanted: Wanted) -> list[Choice]:
     """n texts that go on from a prompt, or fill the gap before a suffix."""
-    length, room = wanted.tokens or 16, getattr(model.model, "max_length", None)
+    length, room = wanted.tokens or 16, model.model.max_length
     start, end = model._wrap(model._encode(prompt))
     size = len(start) + len(end) + length + len(model._encode(suffix))
     if room is not None and size > room:

@@ -6,7 +6,6 @@ import math
 
 from anyorder.text.rows import Whole
 from anyorder.text.translator import Translator
-from anyorder.text.words import FORWARDS
 
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "en": "English", "es": "Spanish", "fi": "Finnish",
@@ -30,7 +29,7 @@ def detect(model: Translator, text: str) -> dict[str, float]:
             return {one: 1 / len(model.languages) for one in model.languages}
         other = next(one for one in model.languages if one != language)
         judge = model.generator(language, other)
-        judge = judge.forwards if hasattr(model.model, FORWARDS) else judge
+        judge = judge.forwards if model.forwards else judge
         values = judge.log_probs([Whole((), ids, 0, len(ids))])[0]
         scores[language] = float(values.sum())
     best = max(scores.values())

@@ -14,8 +14,6 @@ from starlette.responses import HTMLResponse, Response
 from anyorder import recipes
 from anyorder.serve.refusal import Refusal
 from anyorder.serve.server import Server
-from anyorder.text.translator import Translator
-from anyorder.text.words import FORWARDS
 from anyorder.traces.page import shell
 
 FAMILIES = ("mask-predict(4)", "constant-time(4)", "semi-autoregressive(2)", "refinement(4)", "wino", "fast-dllm(0.9)")
@@ -68,9 +66,7 @@ def swagger(title: str) -> Response:
 def playground(server: Server) -> str:
     """The page to play with."""
     models = [
-        {"name": name, "languages": list(model.languages) if isinstance(model, Translator) else [],
-         "causal": isinstance(model, Translator) and model.causal,
-         "forwards": isinstance(model, Translator) and not model.causal and hasattr(model.model, FORWARDS)}
+        {"name": name, "languages": list(model.languages), "causal": model.causal, "forwards": model.forwards}
         for name, model in server.models.items()
     ]  # fmt: skip
     data = {"groups": [], "traces": [], "models": models, "keyed": server.keys.needed,

@@ -27,8 +27,8 @@ from anyorder.machine import cores
 from anyorder.serve.apart import Behind
 from anyorder.serve.app import create
 from anyorder.serve.gate import Lines
-from anyorder.serve.served import Model
 from anyorder.serve.server import Server, Settings
+from anyorder.text.load import Model
 
 DRAINING = 30.0  # seconds that a server which stops waits for what it has begun
 STREAMS = 3.0  # seconds that connections which stay open have after that

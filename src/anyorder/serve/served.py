@@ -23,14 +23,12 @@ from anyorder.text.batching import ALIKE, Progress, batches, silent
 from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
+from anyorder.text.load import Model
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Input, Whole
 from anyorder.text.search import ALTERNATIVES, SYMBOLS, Found, Path, read_off
-from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
 
-Model = Translator | Writer
 APART = ("seed", "most_passes", "most_memory")  # options in which rows of one batch may differ
 PACKS = 4  # packs in which newcomers are encoded; where they are more, those of like size come together
 
@@ -39,7 +37,9 @@ class Served(Generator):
     """A generator that hands its rows to the engine, and waits: to be used on a thread that has a ticket."""
 
     def __init__(self, inner: Generator, engine: Admission, heard: bool = True) -> None:
-        super().__init__(inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name)
+        super().__init__(
+            inner.model, inner.direction, inner.length, inner.learned, inner.beside, inner.name, inner.cost
+        )
         self.inner, self.engine = inner, engine
         self.heard = heard  # does whoever listens to a request hear of its steps?
 
@@ -292,23 +292,6 @@ def _passes(one: Input, generator: Generator, plan: Plan, decoder: Decoder) -> i
     return steps * plan.beam
 
 
-class _Translator(Translator):
-    """A translator whose generators are served."""
-
-    engine: Admission
-
-    def generator(self, to: str, source: str | None = None) -> Served:
-        return Served(super().generator(to, source), self.engine)
-
-
 def served(name: str, model: Model, engine: Admission) -> Model:
     """The same model, its rows written by the engine; what it needs later is loaded now."""
-    if isinstance(model, Writer):
-        writer = Writer(model.model, model.tokenizer, name)
-        writer.generator = Served(writer.generator, engine)
-        return writer
-    if model.beside is not None:
-        model.beside()
-    made = _Translator(model.model, model.tokenizer, model.languages, model.lengths, model.beside, model.policies, name)
-    made.engine = engine
-    return made
+    return model.through(name, lambda generator: Served(generator, engine))

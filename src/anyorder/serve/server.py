@@ -23,8 +23,9 @@ from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
 from anyorder.serve.proxy import Proxies, client_of
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
-from anyorder.serve.served import Model, served
+from anyorder.serve.served import served
 from anyorder.text.batching import TOKEN_BUDGET
+from anyorder.text.load import Model, translates
 from anyorder.text.translator import Translator
 
 Done = TypeVar("Done")
@@ -81,7 +82,7 @@ class Server:
     @property
     def translators(self) -> list[Translator]:
         """The models that translate."""
-        return [model for model in self.models.values() if isinstance(model, Translator)]
+        return [model for model in self.models.values() if translates(model)]
 
     # ------------------------------------------------------------------ asking
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from anyorder.errors import PlanError
 from anyorder.text.plan import Plan
 from anyorder.text.rows import Canvas, Input
-from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
@@ -22,7 +21,7 @@ def drafted(generator: Generator, inputs: Sequence[Input], n: int) -> list[Input
     """
     if any(one.canvases for one in inputs):
         raise PlanError("the canvases are given, so a draft could have no effect: leave draft out")
-    if not hasattr(generator.model, FORWARDS):
+    if generator.model.forwards is None:
         raise PlanError(f"{generator.name} contains no autoregressive model that could write a draft: leave draft out")
     written = generator.forwards.generate(inputs, Plan(), scores=False)
     lengths = [nearest(len(draft.ids), n, generator.room) for draft, *_ in written]

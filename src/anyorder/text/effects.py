@@ -326,7 +326,7 @@ class Scorer:
         special = list(writer.tokenizer.encode(""))
         head = (len(special) + 1) // 2
         self.start, self.end = special[:head], special[head:]
-        self.most: int | None = getattr(writer.model, "max_length", None)
+        self.most: int | None = writer.model.max_length
         self.window = window if self._long(wild_type) else None
         self.known: dict[tuple[Context, int], Tensor] = {}
         self.check(wild_type, "the wild type")

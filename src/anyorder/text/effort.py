@@ -52,7 +52,7 @@ def estimate(
 ) -> Effort:
     """Of one order of a plan, on so many canvases with so many masks, each `width` wide with its source."""
     K, K1 = plan.beam, plan.positions
-    dim, inner, words = sizes(model)
+    dim, inner, words = model.sizes
     steps = width if causal else _steps(decoder, masks, width)
     looks = masks if decoder.coordinates.conditionals == "masked" else 1
     passes = canvases * K * steps * (looks + (decoder.coordinates.among.blank is False))
@@ -87,17 +87,6 @@ def expected(
             total += estimate(generator.model, plan, decoder, *shape, causal=generator.causal, keep=keep)
         most = Effort(max(most.passes, total.passes), max(most.memory, total.memory))
     return most
-
-
-def sizes(model: Any) -> tuple[int, int, int]:
-    """(width of its states, width of its feed-forward layers, symbols) of a model; 0 where that is not known."""
-    ours = getattr(model, "architecture", None)
-    if ours is not None:
-        return ours.dim, ours.ffn, ours.vocabulary
-    config = getattr(getattr(model, "model", None), "config", None)
-    names = ("hidden_size", "intermediate_size", "vocab_size")
-    found = [getattr(config, name, 0) for name in names]
-    return tuple(n if isinstance(n, int) else 0 for n in found)  # type: ignore[return-value]
 
 
 def _steps(decoder: Decoder, masks: int, width: int) -> int:

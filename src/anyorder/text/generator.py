@@ -26,7 +26,6 @@ from anyorder import recipes
 from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
 from anyorder.core.devices import device_of, inference
 from anyorder.core.length import Known
-from anyorder.core.slots import stands
 from anyorder.errors import PlanError, TextError
 from anyorder.machine import side_by_side
 from anyorder.models.folder import LEARNED
@@ -65,30 +64,30 @@ class Generator:
     @property
     def causal(self) -> bool:
         """Does it write from left to right only, to its own <eos>?"""
-        return getattr(self.model, "kind", "") == "autoregressive"
+        return bool(self.model.causal)
 
     @cached_property
     def forwards(self) -> Generator:
         """The generator of the autoregressive model that this one's model contains; what it does costs the same."""
         if self.causal:
             return self
-        if not hasattr(self.model, FORWARDS):
+        if self.model.forwards is None:
             raise PlanError(f"{self.name} contains no autoregressive model: {FORWARDS!r} is not for it")
         return Generator(self.model.forwards, self.direction, None, {}, self.beside, self.name, self.cost, self)
 
     def settled(self, plan: Plan, given: bool = False) -> Plan:
         """With the order and the score of the model's kind where a plan has none; for `given` canvases, an order that
         can fill them, and the score of what was written."""
-        own = getattr(self.model, "order", COMPOSED)
+        own = self.model.order
         plan = plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
         plan = replace(plan, rescore="written") if plan.rescore == "none" else plan
-        if self.slotted:
+        if self.model.slotted:
             return self._settled_on_slots(plan)
         if plan.prefix_beam not in (None, 1):
             raise PlanError(
                 f"{self.name} has no canvas of slots, which prefix_beam searches: leave it out, or take beam"
             )
-        judges = hasattr(self.model, FORWARDS) and plan.order != FORWARDS and plan.chooses and not given
+        judges = self.model.forwards is not None and plan.order != FORWARDS and plan.chooses and not given
         return plan.judged("forwards" if judges else "written")
 
     def _settled_on_slots(self, plan: Plan) -> Plan:
@@ -138,32 +137,7 @@ class Generator:
     @property
     def room(self) -> int:
         """Symbols that a source or a target may have."""
-        return int(self.model.architecture.room)
-
-    @property
-    def ban(self) -> tuple[int, ...]:
-        """Symbols that are no text."""
-        if hasattr(self.model, "special_ids"):
-            return tuple(self.model.special_ids)
-        s = self.model.special
-        ban = {s.bos, s.pad, s.unk, s.mask, *getattr(self.model, "banned", ())}
-        if self.slotted:
-            ban -= {s.blank}
-        return tuple(ban if self.causal else ban | {s.eos})
-
-    @property
-    def slotted(self) -> bool:
-        """Is its canvas one of slots, which read as a text when repeats are merged and blanks dropped?"""
-        return bool(getattr(getattr(self.model, "architecture", None), "slots", ()))
-
-    def stands(self, tokens: Tensor) -> Tensor:
-        """Which entries (…, L) of finished canvases are the text, bool."""
-        if self.direction is None:
-            return torch.ones_like(tokens, dtype=torch.bool)
-        s = self.model.special
-        if self.slotted:
-            return stands(tokens, s.blank, s.pad)
-        return tokens.ne(s.pad) & tokens.ne(s.eos)
+        return int(self.model.room)
 
     @property
     def device(self) -> torch.device:
@@ -244,7 +218,7 @@ class Generator:
     def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
         recipe = ("autoregressive" if self.causal else plan.name) if keep else None
         K, K1 = plan.beam, plan.positions
-        slots = {"prefixes": plan.prefix_beam or 1, "blank": self.model.special.blank} if self.slotted else {}
+        slots = {"prefixes": plan.prefix_beam or 1, "blank": self.model.special.blank} if self.model.slotted else {}
         found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe, **slots)
         self.spend(found.cost)
         return list(zip(batch.places, self.hypotheses(batch, found, plan), strict=True))
@@ -302,12 +276,13 @@ class Generator:
         """
 
         def blank(length: int, log_length: float) -> Canvas:
-            return Canvas((self.model.mask_id,) * (length if self.slotted else min(length, self.room)), log_length)
+            fitting = length if self.model.slotted else min(length, self.room)
+            return Canvas((self.model.mask_id,) * fitting, log_length)
 
         if self.causal:  # it ends where it likes, on a canvas that is long enough
             return [[blank(open_end(size), 0.0)] for size in sizes]
-        length = self.length if length is None and not self.slotted else length
-        if length is None and hasattr(self.model, "log_length"):
+        length = self.length if length is None and not self.model.slotted else length
+        if length is None and self.model.predicts_length:
             length = Predicted(self.model.log_length)
         if length is None:
             raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
@@ -324,11 +299,12 @@ class Generator:
         if self.causal:
             check_causal(plan, self.name, "leave it out, or give an order" if self.whole else "leave it out")
             return replace(
-                recipes.autoregressive(0, self.model.special.eos), symbols=replace(plan.symbols(), ban=self.ban)
+                recipes.autoregressive(0, self.model.special.eos),
+                symbols=replace(plan.symbols(), ban=self.model.special_ids),
             )
         if (order := plan.order) in LEARNED and order not in self.learned:
             raise PlanError(f"{self.name} has no {order} order for {self.way}: train one, or use easy-first")
-        return plan.decoder(self.ban, self.learned, paths=not self.slotted)
+        return plan.decoder(self.model.special_ids, self.learned, paths=not self.model.slotted)
 
     def hypotheses(self, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
         """What was found on each row of a batch, with the score that the plan chooses by."""
@@ -346,7 +322,7 @@ class Generator:
 
     def score_each(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
         """As `score`, symbol by symbol."""
-        if self.slotted:
+        if self.model.slotted:
             return scoring.on_slots(self, pairs)
         ends = [self.model.special.eos] if self.causal else []
         wholes = [Whole(source, [*target, *ends], 0, len(target) + len(ends)) for source, target in pairs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
 from anyorder.errors import ModelError
 from anyorder.models import catalog
@@ -18,10 +18,20 @@ from anyorder.text import keywords
 from anyorder.text.translator import Translator
 from anyorder.text.writer import Writer
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 __all__ = ["load", "shipped"]
+
+Model = Translator | Writer
 
 Kind = Literal["translation", "language", "masked", "diffusion"]
 Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
+
+
+def translates(model: Model) -> TypeIs[Translator]:
+    """Does it translate? As the model itself declares."""
+    return "translate" in model.tasks
 
 
 @overload

@@ -33,7 +33,7 @@ AROUND = 4  # symbols that a model may put around a source and a target
 def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> list[list[Hypothesis]]:
     """What was found on each row of a batch, with the score that the plan chooses by."""
     where = alive(found)
-    kept = found.tokens.ne(generator.model.pad_id) if found.read else generator.stands(found.tokens)
+    kept = found.tokens.ne(generator.model.pad_id) if found.read else generator.model.stands(found.tokens)
     numbers = (found.tokens, kept, found.logp, found.score, found.logp.sum(-1))
     tokens, stands, logp, score, sums = (x.tolist() for x in numbers)  # all at once
     # The path of the symbols that still stand; of a text that was read, the mass of its alignments.
@@ -45,7 +45,7 @@ def hypotheses(generator: Generator, batch: Batch, found: Found, plan: Plan) -> 
         ids, each_logp = (tuple(compress(x[n][k][:width], stands[n][k])) for x in (tokens, logp))
         worth = plan.worth(prior + sums[n][k] if written else score[n][k], len(ids) + generator.causal)
         each.append(Hypothesis("", ids, (), each_logp, worth, score[n][k], prior, path))
-    if plan.rescore in WHOLE or (plan.rescore == "marginal" and generator.slotted):
+    if plan.rescore in WHOLE or (plan.rescore == "marginal" and generator.model.slotted):
         pairs = [(batch.sources[n], h.ids) for (n, _), h in zip(where, each, strict=True)]
         each = [replace(h, score=s) for h, s in zip(each, generator.judge(pairs, plan), strict=True)]
     elif plan.rescore == "marginal":
@@ -64,7 +64,7 @@ def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[in
         own = judge(generator, pairs, replace(plan, rescore="forwards"))
         beside = judge(generator, pairs, replace(plan, rescore="ar"))
         return [(a + b) / 2 for a, b in zip(own, beside, strict=True)]
-    if generator.slotted and plan.rescore == "pll":
+    if generator.model.slotted and plan.rescore == "pll":
         raise PlanError(f"{generator.name} gives log p(Y|X) as it is, on its slots: rescore 'marginal', not 'pll'")
     scorer = generator.forwards if plan.rescore == FORWARDS else generator.whole or generator
     if plan.rescore == "ar":
@@ -72,7 +72,7 @@ def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[in
             raise PlanError(f"{generator.name} has no autoregressive model beside it to rescore with: give one")
         scorer = generator.beside()
     each = zip(scorer.score(pairs), pairs, strict=True)
-    return [plan.worth(score, len(target) + (scorer.causal or scorer.slotted)) for score, (_, target) in each]
+    return [plan.worth(score, len(target) + (scorer.causal or scorer.model.slotted)) for score, (_, target) in each]
 
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
@@ -113,7 +113,7 @@ def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence
         each = [k for source in sources for k in whose[source]]
         row = torch.tensor([n for n, source in enumerate(sources) for _ in whose[source]], device=generator.device)
         texts = padded([pairs[k][1] for k in each], s.pad).to(row.device)
-        banned = torch.tensor(generator.ban, device=row.device)
+        banned = torch.tensor(generator.model.special_ids, device=row.device)
         with inference(row.device):
             context = generator.encode(sources)
             slots = model.slots(context.summary)

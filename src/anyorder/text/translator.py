@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Unpack, overload
+from typing import Any, ClassVar, Unpack, overload
 
 from torch import Tensor
 
 from anyorder.core import Cost, Length, Order, unroll
 from anyorder.errors import PlanError, TextError
-from anyorder.options import reason
+from anyorder.options import Task, reason
 from anyorder.text import keywords
 from anyorder.text.batching import Progress, silent
 from anyorder.text.blanks import no_text
@@ -30,6 +30,8 @@ FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translat
 class Translator:
     """A translation model with its tokeniser and length model, and perhaps an autoregressive one beside it."""
 
+    tasks: ClassVar[tuple[Task, ...]] = ("translate", "trace", "stream")  # what it can do, beside scoring
+
     model: Any
     tokenizer: Any
     languages: tuple[str, ...]
@@ -38,12 +40,24 @@ class Translator:
     policies: Mapping[str, Mapping[str, Order]] = field(default_factory=dict)  # "de-en" → learned orders by name
     name: str = "model"
     only: str = ""  # "de-en", where the model was trained for this direction alone
+    wrap: Callable[[Generator], Generator] | None = field(default=None, repr=False)  # what generators go through
     _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def causal(self) -> bool:
         """Does the model write from left to right only?"""
-        return Generator(self.model).causal
+        return bool(self.model.causal)
+
+    @property
+    def forwards(self) -> bool:
+        """Does it contain a model that writes from left to right, beside other orders?"""
+        return self.model.forwards is not None
+
+    def through(self, name: str, wrap: Callable[[Generator], Generator]) -> Translator:
+        """The same model under a name, each generator replaced by what `wrap` makes of it; all is loaded now."""
+        if self.beside is not None:
+            self.beside()
+        return replace(self, name=name, wrap=wrap)
 
     @property
     def cost(self) -> Cost:
@@ -74,9 +88,8 @@ class Translator:
             a, b = (self.languages.index(language) for language in direction)
             key, other = "-".join(direction), self.beside
             beside = None if other is None else lambda: other().generator(*direction[::-1])
-            self._generators[direction] = Generator(
-                self.model, (a, b), self.lengths.get(key), self.policies.get(key, {}), beside, self.name
-            )
+            made = Generator(self.model, (a, b), self.lengths.get(key), self.policies.get(key, {}), beside, self.name)
+            self._generators[direction] = made if self.wrap is None else self.wrap(made)
         return self._generators[direction]
 
     @overload
@@ -285,12 +298,12 @@ class Translator:
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         """Token strings of a canvas, None where masked, without padding."""
         kept = [i for i in ids.tolist() if i != self.model.pad_id]
-        blank = self.model.special.blank if Generator(self.model).slotted else None
+        blank = self.model.special.blank if self.model.slotted else None
         return tuple(
             None if i == self.model.mask_id else BLANK if i == blank else self.tokenizer.tokens([i])[0] for i in kept
         )
 
     def _text(self, ids: Tensor, language: str) -> str:
         """A canvas under way as it reads."""
-        shown = ids[self.generator(language).stands(ids) & ids.ne(self.model.mask_id)]
+        shown = ids[self.model.stands(ids) & ids.ne(self.model.mask_id)]
         return str(self.tokenizer.decode([shown.tolist()], language)[0])

@@ -6,14 +6,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Unpack, overload
+from typing import Any, ClassVar, Unpack, overload
 
 from torch import Tensor
 
 from anyorder.core import Cost, Decoder, unroll
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
-from anyorder.options import Unknown, defaults, known, number
+from anyorder.options import Task, Unknown, defaults, known, number
 from anyorder.text import keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
 from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
@@ -30,6 +30,11 @@ from anyorder.traces.trace import Trace
 class Writer:
     """A masked language model with its tokenizer (Hugging Face's interface)."""
 
+    tasks: ClassVar[tuple[Task, ...]] = ("fill", "infill", "generate", "stream")  # what it can do, beside scoring
+    languages: ClassVar[tuple[str, ...]] = ()  # that it translates between
+    causal: ClassVar[bool] = False
+    forwards: ClassVar[bool] = False
+
     model: Any
     tokenizer: Any
     name: str = "model"
@@ -38,6 +43,12 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.generator = Generator(self.model, name=self.name)
+
+    def through(self, name: str, wrap: Callable[[Generator], Generator]) -> Writer:
+        """The same model under a name, its generator replaced by what `wrap` makes of it."""
+        made = replace(self, name=name)
+        made.generator = wrap(made.generator)
+        return made
 
     @property
     def cost(self) -> Cost:

@@ -16,7 +16,6 @@ from anyorder.data.read import read_texts
 from anyorder.files import plain_name
 from anyorder.models.policy import Policy, check_width
 from anyorder.progress import Bar
-from anyorder.text.writer import Writer
 from anyorder.training.checkpoint import Log, load_checkpoint, same_run, save_checkpoint, write_atomically
 from anyorder.training.config import ConfigError, Data, ParallelText, build
 from anyorder.training.order_tasks import FillTask, TranslationTask
@@ -75,11 +74,11 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
 
 def task_of(config: PolicyConfig) -> TranslationTask | FillTask:
     """The model and the data that a configuration names."""
-    from anyorder.text.load import load
+    from anyorder.text.load import load, translates
 
     model, data = load(config.model), config.data
     used, kept = (slice(0, n or None) for n in (config.train_sentences, config.valid_sentences))
-    if isinstance(model, Writer):
+    if not translates(model):
         texts = [
             [line for c in corpora for file in c.files for line in read_texts(Path(data.root) / file).lines]
             for corpora in (data.train, data.valid)

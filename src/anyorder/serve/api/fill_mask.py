@@ -13,6 +13,7 @@ from anyorder.serve.how import Asked, Text, Texts
 from anyorder.serve.refusal import wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import MASKS
+from anyorder.text.load import translates
 from anyorder.text.results import Filling
 from anyorder.text.writer import Writer
 
@@ -41,7 +42,7 @@ def routes(server: Server) -> APIRouter:
         """The likeliest fillings of all masks of a text, jointly; a list of texts gives a list of lists."""
         server.admit(request)
         model = server.model(name)
-        if not isinstance(model, Writer):
+        if translates(model):
             raise wrong(f"{model.name} translates: fill a translation's masks with /v1/fill")
         given = asked.parameters or Parameters()
         if given.targets is not None:

@@ -149,7 +149,7 @@ def _check(server: Server, texts: list[str], alternatives: int) -> None:
 
 def _beam(model: Translator, asked: Ask) -> dict[str, int]:
     """Where a text is written to its own end there is one of it, and others only beside it in a beam."""
-    single = model.causal or (hasattr(model.model, FORWARDS) and asked.order in (None, FORWARDS))
+    single = model.causal or (model.forwards and asked.order in (None, FORWARDS))
     return (
         {"beam": min(asked.alternatives + 1, int(known()["beam"].about.served or 1))}
         if asked.alternatives and single and not asked.temperature

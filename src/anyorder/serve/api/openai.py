@@ -19,9 +19,8 @@ from anyorder.serve.complete import Choice, Wanted, speaker, translations, way, 
 from anyorder.serve.follow import Prefix
 from anyorder.serve.how import plan
 from anyorder.serve.refusal import Refusal, wrong
-from anyorder.serve.served import Model
 from anyorder.serve.server import Server
-from anyorder.text.translator import Translator
+from anyorder.text.load import Model, translates
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Asking:
         """The choices of every prompt, and how many tokens the prompt has."""
         out = []
         for prompt in self.prompts:
-            if isinstance(self.model, Translator):
+            if translates(self.model):
                 where = way(self.model, prompt, self.asked.to, self.asked.from_)
                 if prefix is not None:
                     prefix.begin(
@@ -113,9 +112,9 @@ def routes(server: Server) -> APIRouter:
         if any(len(text) > server.limits.characters for text in (*prompts, suffix)):
             raise wrong(f"a text may have {server.limits.characters} characters: split it", "prompt")
         model = server.model(asked.model)
-        if isinstance(model, Translator) and suffix:
+        if translates(model) and suffix:
             raise wrong(f"{model.name} translates: what comes after it has no meaning, leave out suffix", "suffix")
-        if not isinstance(model, Translator):
+        if not translates(model):
             for name in ("to", "from_", *(option for option in known() if option not in takes("generate"))):
                 if getattr(asked, name, None) is not None:
                     raise wrong(f"{model.name} is a language model: leave out {name.strip('_')}", name.strip("_"))
@@ -140,7 +139,7 @@ def routes(server: Server) -> APIRouter:
 
 def _defaults(model: Model, asked: Common, n: int, suffix: str) -> dict[str, Any]:
     """What is not said: translations are the likeliest, other texts are drawn."""
-    if isinstance(model, Translator):
+    if translates(model):
         several = n > 1 and not asked.temperature and not model.causal
         return {"nbest": n} | ({"beam": n} if several and asked.beam is None else {})
     if suffix:
@@ -155,7 +154,7 @@ def said(model: Model, asked: Chat, most: int) -> str:
         raise wrong("messages is an empty list", "messages")
     if sum(len(m.text) for m in asked.messages) > most:
         raise wrong(f"messages may have {most} characters: shorten them", "messages")
-    template = None if isinstance(model, Translator) else getattr(model.tokenizer, "chat_template", None)
+    template = None if translates(model) else getattr(model.tokenizer, "chat_template", None)
     if template is not None:
         messages = [{"role": m.role, "content": m.text} for m in asked.messages]
         return str(model.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))

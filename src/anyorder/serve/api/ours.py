@@ -18,6 +18,7 @@ from anyorder.serve.how import Asked, How, HowShown, Text, Texts, options, plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import GAP
+from anyorder.text.load import translates
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, ranked
 from anyorder.text.rows import Canvas, Input
@@ -83,7 +84,7 @@ def routes(server: Server) -> APIRouter:
         if not 1 <= asked.n <= limits.samples:
             raise wrong(f"n is a whole number from 1 to {limits.samples}", "n")
         model = server.model(asked.model)
-        if isinstance(model, Writer):
+        if not translates(model):
             if asked.source is not None or asked.to is not None:
                 raise wrong(f"{model.name} is a language model: it has no source and one language", "source")
             plan(asked)
@@ -108,7 +109,7 @@ def routes(server: Server) -> APIRouter:
         server.admit(request)
         check(asked.text)
         model = server.model(asked.model)
-        if not isinstance(model, Writer):
+        if translates(model):
             raise wrong(f"{model.name} translates, with a length model of its own: use /v1/fill", "model")
         if not 1 <= asked.n <= limits.samples or not 1 <= asked.longest <= limits.tokens:
             raise wrong(f"n is at most {limits.samples}, longest at most {limits.tokens}", "n")
@@ -136,7 +137,7 @@ def routes(server: Server) -> APIRouter:
         if not asked.texts:
             raise wrong("texts is an empty list", "texts")
         model = server.model(asked.model)
-        if isinstance(model, Writer):
+        if not translates(model):
             if asked.sources is not None:
                 raise wrong(f"{model.name} is a language model: its texts have no sources", "sources")
 
@@ -178,7 +179,7 @@ def routes(server: Server) -> APIRouter:
     def watched(asked: Watch) -> tuple[Plan, Any]:
         check(asked.text)
         model = server.model(asked.model)
-        if isinstance(model, Writer):
+        if not translates(model):
             for name in ("to", "from_", "canvas"):
                 if getattr(asked, name) is not None:
                     raise wrong(f"{model.name} writes on the text's own masks: leave out {name.strip('_')}", name)
@@ -211,7 +212,7 @@ STREAMED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 def fits(model: Writer, text: str, more: int = 0) -> None:
     """Refuse a text that is too long for a language model."""
-    room, size = getattr(model.model, "max_length", None), len(model.tokenizer.encode(text)) + more
+    room, size = model.model.max_length, len(model.tokenizer.encode(text)) + more
     if room is not None and size > room:
         raise wrong(f"the text has {size} tokens, and {model.name} was made for {room}: shorten it", "text")
 
