@@ -97,7 +97,7 @@ def _python(one: Option) -> str:
         return "str | Sequence[str] | None"
     text = one.type.__name__ if isinstance(one.type, type) else str(one.type)
     text = re.sub(r"typing\.Optional\[(.*)\]$", r"\1 | None", text)
-    return re.sub(r"'(\w+)'", r'"\1"', text.replace("typing.", "").replace("NoneType", "None"))
+    return re.sub(r"'([\w-]+)'", r'"\1"', text.replace("typing.", "").replace("NoneType", "None"))
 
 
 def option_page() -> str:

@@ -122,7 +122,11 @@ class Generator:
             raise PlanError("guidance runs every canvas twice, for which there is no cache: leave one of the two out")
         if self.direction is not None:
             raise PlanError("guidance and cache are for language models: leave them out")
-        size = 0 if plan.guidance else replace(plan, cache=None).decoder(self.ban, self.learned).coordinates.among.span
+        size = (
+            0
+            if plan.guidance
+            else replace(plan, cache=None).decoder(self.model.special_ids, self.learned).coordinates.among.span
+        )
         key = (plan.guidance, plan.cache, size)
         if key not in self.wrapped:
             model = Guided(self.model, plan.guidance) if plan.guidance else cached_by(self.model, str(plan.cache), size)
