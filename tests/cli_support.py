@@ -74,6 +74,24 @@ def build_diffusion(folder: Path) -> Path:
     return folder
 
 
+def build_esm(folder: Path, positions: int = 40) -> Path:
+    """A small ESM with random weights, as it is published: vocab.txt, letter by letter."""
+    import transformers as hf
+
+    folder.mkdir()
+    vocab = folder / "vocab.txt"
+    vocab.write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *"ACDEFGHIKLMNPQRSTVWY", "<mask>"]))
+    hf.EsmTokenizer(str(vocab)).save_pretrained(folder)
+    torch.manual_seed(3)
+    config = hf.EsmConfig(
+        vocab_size=25, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=positions, pad_token_id=1, mask_token_id=24, position_embedding_type="rotary",
+        token_dropout=False, initializer_range=0.6,
+    )  # fmt: skip
+    hf.EsmForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
 class Outcome(NamedTuple):
     """How a command ended and what it said."""
 

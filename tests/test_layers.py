@@ -21,6 +21,7 @@ LAYERS = (
     ("models", "data", "traces"),
     ("text",),
     ("training",),
+    ("adapters",),
     ("lab", "serve", "cluster"),
     ("reference",),  # an old name
     ("cli",),

@@ -33,12 +33,12 @@ from anyorder.text.plan import Plan, planned
 
 COMMANDS = {  # command → its tasks
     "translate": ("translate",), "evaluate": ("translate",), "fill": ("fill",), "infill": ("infill",),
-    "generate": ("generate",), "map": ("translate", "fill", "infill", "generate"),
+    "generate": ("generate",), "design": ("design",), "map": ("translate", "fill", "infill", "generate"),
 }  # fmt: skip
 LOADERS = {
     "translate": ("translation",), "evaluate": ("translation",), "fill": ("language",), "infill": ("language",),
     "generate": ("language",), "map": ("translation", "language"), "score": ("translation", "language"),
-    "serve": ("translation", "language"),
+    "serve": ("translation", "language"), "effects": ("language",), "design": ("language",),
 }  # fmt: skip
 BODIES = {"translate": how.HowMany, "trace": how.HowShown, "fill": how.How}
 KINDS = ("translation", "language")

@@ -14,6 +14,7 @@ from typing import Any as _Any
 
 if _TYPE_CHECKING:
     from anyorder import core, recipes
+    from anyorder.adapters.fill_mask import pipeline
     from anyorder.errors import AnyorderError, DataError, ModelError, PlanError, TextError
     from anyorder.text.generator import Generator
     from anyorder.text.load import load, shipped
@@ -27,6 +28,7 @@ if _TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "adapters.fill_mask": ("pipeline",),
     "errors": ("AnyorderError", "DataError", "ModelError", "PlanError", "TextError"),
     "text.generator": ("Generator",),
     "text.load": ("load", "shipped"),
@@ -40,7 +42,7 @@ _HOME = {
 __all__ = [
     "AnyorderError", "Canvas", "DataError", "Filling", "Generator", "Hypothesis", "Input", "ModelError", "Moment",
     "Plan", "PlanError", "TextError", "TextScore", "Trace", "Translation", "Translator", "Writer", "core", "load",
-    "recipes", "shipped",
+    "pipeline", "recipes", "shipped",
 ]  # fmt: skip
 
 

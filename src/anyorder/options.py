@@ -29,13 +29,14 @@ Rescore = Literal["none", "written", "path", "pll", "forwards", "ar", "both", "m
 Normalise = Literal["mean", "sum"]
 Cached = Literal["prefix", "dual", "approximate-prefix", "approximate-dual"]
 Unknown = Literal["refuse", "allow"]
-Task = Literal["translate", "trace", "fill", "infill", "generate", "stream"]
+Task = Literal["translate", "trace", "fill", "infill", "generate", "design", "stream"]
 TASKS: dict[Task, str] = {
     "translate": "translations of texts, the best first",
     "trace": "how one translation comes about, and all that it was chosen from",
     "fill": "the masks of a text, filled jointly",
     "infill": "gaps of unknown length, filled",
     "generate": "new texts",
+    "design": "stretches of a sequence, written anew",
     "stream": "one text, watched while it is written",
 }
 MOST = 2**40  # the largest whole number that an option may have
@@ -79,9 +80,9 @@ def _steps(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
-FILLING = ("fill", "infill", "generate", "stream")
+FILLING = ("fill", "infill", "generate", "design", "stream")
 GIVEN = dict.fromkeys(FILLING, "the length is given")
-NO_SLOTS = dict.fromkeys(("fill", "infill", "generate"), "a text that is filled has no slots")
+NO_SLOTS = dict.fromkeys(("fill", "infill", "generate", "design"), "a text that is filled has no slots")
 NO_PROMPT = dict.fromkeys(("translate", "trace"), "it is for language models, which have no source side")
 ALONE = {"stream": "one hypothesis is followed"}
 JUDGED = dict.fromkeys(FILLING, "no candidates are compared by it; score(texts) gives pseudo log-likelihoods")
@@ -123,7 +124,8 @@ class Options(Declared):
         "contains an autoregressive one. Several, as in 'easy-first | left2right', give candidates that --rescore "
         "compares.",
         told="the model's own (de-en: forwards); easy-first beside --count, --steps or --among",
-        defaults={"fill": "negent", "infill": "negent", "generate": Told("a diffusion LM's own; uniform")},
+        defaults={"fill": "negent", "infill": "negent", "generate": Told("a diffusion LM's own; uniform"),
+            "design": "uniform"},
         flags=("-O",), words=True, python="str | Order | Decoder | None",
     )  # fmt: skip
     count: str | int | None = option(
@@ -198,7 +200,7 @@ class Options(Declared):
     )
     temperature: float = option(
         0.0, "Of symbols; 0 takes the likeliest.",
-        defaults={"generate": Told("a diffusion LM's own; 1")}, served=100, causal=True,
+        defaults={"generate": Told("a diffusion LM's own; 1"), "design": 1.0}, served=100, causal=True,
     )  # fmt: skip
     order_temperature: float = option(0.0, "Of positions; 0 takes the best.", served=100)
     top_k: int | None = option(None, "Sample among the k likeliest symbols.", least=1, causal=True)
@@ -265,6 +267,7 @@ HOLES: dict[tuple[str, str], str] = {
     ("python fill", "nbest"): "the argument n says how many",
     ("python infill", "nbest"): "the argument n says how many",
     ("python generate", "nbest"): "the argument n says how many",
+    ("python design", "nbest"): "the argument n says how many",
     ("python", "diffusion"): "load has kind='diffusion'",
     ("evaluate", "nbest"): "the best translation of each sentence is compared with its reference",
     ("map", "beside"): "workers load the model that lies beside the other as FOLDER-ar",

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import transformers as hf
+from cli_support import build_esm
 from scipy import stats
 
 import anyorder
@@ -20,22 +19,6 @@ from anyorder.text.effects import CONVENTIONS, Scorer, from_sequence, single_sub
 LETTERS = "ACDEFGHIKLMNPQRSTVWY"
 WILD = "MKTAYIAKQRQISF"
 MUTANTS = ["A4G", "A4G:K8R", "K2R:T3S:Q11E", "A4A", "M1V:F14Y"]
-
-
-def build_esm(folder: Path, positions: int = 40) -> Path:
-    """A small ESM with random weights, as it is published: vocab.txt, letter by letter."""
-    folder.mkdir()
-    vocab = folder / "vocab.txt"
-    vocab.write_text("\n".join(["<cls>", "<pad>", "<eos>", "<unk>", *LETTERS, "<mask>"]))
-    hf.EsmTokenizer(str(vocab)).save_pretrained(folder)
-    torch.manual_seed(3)
-    config = hf.EsmConfig(
-        vocab_size=25, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
-        max_position_embeddings=positions, pad_token_id=1, mask_token_id=24, position_embedding_type="rotary",
-        token_dropout=False, initializer_range=0.6,
-    )  # fmt: skip
-    hf.EsmForMaskedLM(config).save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")

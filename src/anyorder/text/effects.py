@@ -377,7 +377,8 @@ class Scorer:
     def _lasting(self, context: Context) -> bool:
         return context.base == self.wild_type and not any(letter for _, letter in context.changes)
 
-    def _terms(self, v: Variant) -> list[Term]:
+    def check_variant(self, v: Variant) -> None:
+        """Refuse a variant that this convention and model cannot score."""
         self.check(v.sequence, v.mutant or "the variant")
         if not v.aligned and self.by != "pll":
             raise TextError(
@@ -391,6 +392,9 @@ class Scorer:
                     f"{v.mutant}: its positions are {apart:,} letters apart and {self.writer.name} sees {self.most:,} "
                     f"symbols: {self.by} cannot see them together (wt-marginals, masked-marginals and pll can)"
                 )
+
+    def _terms(self, v: Variant) -> list[Term]:
+        self.check_variant(v)
         return list(CONVENTIONS[self.by].terms(self.wild_type, v, random.Random(f"{self.seed} {v.mutant}")))
 
     # ------------------------------------------------------------------ passes

@@ -76,7 +76,7 @@ class Fill(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -97,7 +97,7 @@ class Infill(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -118,7 +118,28 @@ class Generate(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    most_passes: int
+    most_memory: float
+
+
+class Design(TypedDict, total=False):
+    """Options of stretches of a sequence, written anew."""
+
+    order: str | Order | Decoder | None
+    count: str | int | None
+    steps: int | str | None
+    among: str | None
+    conditionals: Literal["visible", "masked"]
+    beam: int
+    positions: int
+    temperature: float
+    order_temperature: float
+    top_k: int | None
+    top_p: float | None
+    seed: int
+    guidance: float
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 
@@ -137,7 +158,7 @@ class Stream(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
     most_passes: int
     most_memory: float
 

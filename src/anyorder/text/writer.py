@@ -17,6 +17,7 @@ from anyorder.options import Task, Unknown, defaults, known, number
 from anyorder.text import keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
 from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
+from anyorder.text.designs import Chain, Design, design
 from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
 from anyorder.text.effort import estimate, expected
 from anyorder.text.generator import Generator
@@ -227,6 +228,30 @@ class Writer:
         where = None if positions is None else stretches(positions, len(wild_type), offset)
         known = usual_letters(scorer.letters) if letters is None else letters
         return list(scorer.stream(single_substitutions(wild_type, where, known, offset)))
+
+    def design(
+        self,
+        parent: str,
+        redesign: str,
+        n: int = 1,
+        *,
+        allow: str | Sequence[str] | None = None,
+        ban: str | Sequence[str] | None = None,
+        near: int | None = None,
+        most_run: int | None = None,
+        duplicates: bool = False,
+        pll: bool = True,
+        offset: int = 1,
+        chain: Chain | None = None,
+        **options: Unpack[keywords.Design],
+    ) -> list[Design]:
+        """n designs of a sequence: the stretches `redesign` ("95-102,30", "95-102:6-10") written anew, the rest fixed.
+
+        `allow` and `ban` are letters, everywhere ("C") or somewhere ("95-102:C"); `near` bounds the substitutions,
+        `most_run` runs of one letter; `chain` is a Gibbs chain instead of an order. Others are options of a plan.
+        """
+        guards = {"allow": allow, "ban": ban, "near": near, "most_run": most_run, "duplicates": duplicates}
+        return design(self, parent, redesign, n, pll=pll, offset=offset, chain=chain, **guards, **options)  # type: ignore[arg-type]
 
     def stream(self, text: str, **options: Unpack[keywords.Stream]) -> Iterator[Moment]:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""

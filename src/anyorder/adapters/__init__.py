@@ -1,0 +1,1 @@
+"""Front doors that people know from elsewhere, over the same engine."""
