@@ -51,7 +51,7 @@ def test_a_run_that_was_stopped_goes_on(run: Run, esm: str, tmp_path: Path, monk
     done = run("effects", WILD, variants, "-m", esm, "-o", str(out), "--resume")
     assert done.code == 0 and out.read_text() == whole.read_text(), done.err
     other = run("effects", WILD, variants, "-m", esm, "-o", str(out), "--resume", "--by", "pll")
-    assert other.code == 1 and "of another run: by was 'masked-marginals', is 'pll'" in other.err
+    assert other.code == 1 and "of another run: by was" in other.err
 
 
 @pytest.mark.parametrize(
