@@ -76,7 +76,7 @@ class Fill(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
     most_passes: int
     most_memory: float
 
@@ -97,7 +97,7 @@ class Infill(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
     most_passes: int
     most_memory: float
 
@@ -118,7 +118,7 @@ class Generate(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
     most_passes: int
     most_memory: float
 
@@ -139,7 +139,7 @@ class Design(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
     most_passes: int
     most_memory: float
 
@@ -158,7 +158,7 @@ class Stream(TypedDict, total=False):
     top_p: float | None
     seed: int
     guidance: float
-    cache: Literal["prefix", "dual", 'approximate-prefix', 'approximate-dual'] | None
+    cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
     most_passes: int
     most_memory: float
 
