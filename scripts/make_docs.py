@@ -68,7 +68,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from anyorder.core import Decoder, Order
+from anyorder.core import Count, Decoder, Order
 '''
 
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from anyorder.errors import PlanError
@@ -39,6 +41,7 @@ TASKS: dict[Task, str] = {
     "design": "stretches of a sequence, written anew",
     "stream": "one text, watched while it is written",
 }
+ORDER_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")  # an order of one's own
 MOST = 2**40  # the largest whole number that an option may have
 WORDS = 200  # characters that an option given as text may have over HTTP
 PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
@@ -67,6 +70,7 @@ class About:
     causal: bool = False  # acts where a text is written from left to right to its own end, too
     words: bool = False  # on the command line and over HTTP it is text, whatever Python accepts
     python: str = ""  # its type in Python, where that differs
+    made_of: str = ""  # the class of the core whose objects it may be, too
     read: Callable[[str], Any] = str  # text → the value that it stands for
     panel: str = PLAN
 
@@ -74,6 +78,12 @@ class About:
 def option(default: Any, help: str, **about: Any) -> Any:
     """A field of `Options` or `Loading`."""
     return field(default=default, metadata={"about": About(help, **about)})
+
+
+def _order(text: str) -> str:
+    """Files are absolute, so that every worker finds them."""
+    found = ORDER_FILE.fullmatch(text.strip())
+    return text if found is None else f"{Path(found[1]).absolute()}:{found[2]}"
 
 
 def _steps(text: str) -> int | str:
@@ -121,18 +131,19 @@ class Options(Declared):
         "Which position next: uniform, left2right, right2left, least2most, easy-first, hard-first, confidence, margin, "
         "learned, learned-count (which decides how many at once, too), a sum of features such as 'negent + 0.9*logp', "
         "or a recipe such as 'mask-predict(10)'. forwards is from left to right to an end of its own, for a model that "
-        "contains an autoregressive one. Several, as in 'easy-first | left2right', give candidates that --rescore "
-        "compares.",
+        "contains an autoregressive one. Your own: FILE.py:NAME, or the name that an installed package gives it (entry "
+        "point anyorder.orders). Several, as in 'easy-first | left2right', give candidates that --rescore compares.",
         told="the model's own (de-en: forwards); easy-first beside --count, --steps or --among",
         defaults={"fill": "negent", "infill": "negent", "generate": Told("a diffusion LM's own; uniform"),
             "design": "uniform"},
-        flags=("-O",), words=True, python="str | Order | Decoder | None",
+        flags=("-O",), words=True, python="str | Order | Decoder | None", read=_order,
     )  # fmt: skip
     count: str | int | None = option(
         None,
         "How many positions per step: a number, constant, even, anneal (these need --steps), threshold(0.9), "
         "factor(1), entropy-bound(0.1), whole; with learned-count above(2) to write fewer at once, or above(-2), more.",
         told="1; constant with --steps; learned-count's own", least=1, words=True,
+        python="str | int | Count | None", made_of="Count",
     )  # fmt: skip
     steps: int | str | None = option(
         None, "Number of steps T, or 2L: twice over everything.",
@@ -330,7 +341,7 @@ class Option:
             return
         if served and text and len(value) > WORDS:
             raise PlanError(f"{name} may have {WORDS} characters, not {len(value):,}")
-        if self.type is Any:
+        if self.type is Any or (about.made_of and about.made_of in {kind.__name__ for kind in type(value).__mro__}):
             return
         if self.listed:
             if not isinstance(value, tuple) or not all(isinstance(one, str) for one in value):

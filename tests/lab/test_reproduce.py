@@ -17,7 +17,7 @@ from anyorder.lab.generations import Watch, watch, watched
 from anyorder.lab.report import reproduce
 from anyorder.lab.results import Results, Row
 from anyorder.lab.rows import AR, CHOICES, EVERYTHING, PICKED, Rows, Scope, schedule, what_findings_need
-from anyorder.lab.tables import beside_baseline
+from anyorder.lab.tables import beside_baseline, paper_table
 from anyorder.pool import Processes
 from anyorder.text.load import load
 from anyorder.text.plan import Plan
@@ -271,6 +271,23 @@ def test_every_cell_of_the_full_report_has_a_plan() -> None:
                 if one.order not in (None, "forwards"):
                     one.decoder()
     assert ("1", "L", "learned") in rows.of("1", "de-en") and ("1", "L", "learned") not in rows.of("1", "en-de")
+
+
+def test_an_order_of_ones_own_has_a_column(model: Path, data: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("from anyorder.core import rightmost as mine\n", encoding="utf-8")
+    scope = replace(QUICK, own=(f"{tmp_path}/mine.py:mine",))
+    results, translator = Results(Store(tmp_path, identify(str(model))), data), load(model)
+    rows = Rows(scope)
+    for table in ("1", "3"):
+        mine = rows.some(table, lambda name: name[-1] in scope.own)
+        assert len(mine) >= 2
+        for row in mine:
+            for job in results.jobs(row, 4):
+                run(job, results.store, translator, results.corpus(row.cell))
+        assert "| mine.py:mine |" in paper_table(results, rows, table)
+    before = results.store.of(job)
+    (tmp_path / "mine.py").write_text("from anyorder.core import leftmost as mine\n", encoding="utf-8")
+    assert results.store.of(job) != before  # another order, by the same name
 
 
 def test_whole_sets_are_shown_where_the_first_table_has_less(model: Path, data: Path, tmp_path: Path) -> None:

@@ -54,6 +54,8 @@ def parted(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     plan = {
         name: value for name, value in given.items() if name in known() and value is not None and value is not False
     }
+    if isinstance(plan.get("order"), str):
+        plan["order"] = known()["order"].value(plan["order"])
     loading = {name: given[name] for name, one in known(Loading).items() if given.get(name, one.default) != one.default}
     return plan, loading
 

@@ -33,6 +33,8 @@ def reproduce(
     val: Annotated[str, typer.Option(help="The set of Table 2, energies and samples.")] = "val",
     others: Annotated[str | None, typer.Option(help="Further test sets of the first table, by commas. "
                       f"[default: {OTHERS}]")] = None,
+    order: Annotated[list[str] | None, typer.Option("--order", "-O", help="An order of your own beside the paper's, in "
+                     "Tables 1 and 3: FILE.py:NAME, or of an installed package. May be given again.")] = None,
     choose: Annotated[str, typer.Option(help="How a length candidate is chosen: written or pll.")] = "written",
     findings: Annotated[bool, typer.Option("--findings", help="Only which of the paper's findings hold, and "
                         "its tables 1 and 3, in OUTPUT/findings.md: nothing else is decoded.")] = False,
@@ -49,7 +51,9 @@ def reproduce(
     from anyorder.lab.report import reproduce as run
     from anyorder.lab.rows import Scope
     from anyorder.lab.tune import read_tuned
+    from anyorder.options import known
     from anyorder.pool import connected
+    from anyorder.text.plan import Plan
 
     if choose not in ("written", "pll"):
         raise UsageError(f"--choose is written or pll, not {choose!r}")
@@ -58,7 +62,11 @@ def reproduce(
             raise UsageError(f"{name} is of the tables, which --findings leaves out: leave one of the two out")
     if quick and (limit, headline) != (None, None):
         raise UsageError("--quick is a hundred sentences everywhere: leave it out, or --limit and --headline")
+    own = tuple(str(known()["order"].value(one)) for one in order or ())
+    for one in own:
+        Plan.of(one).check()
     scope = Scope(
+        own=own,
         main=test_set, val=val,
         others=tuple(name for name in (OTHERS if others is None else others).split(",") if name),
         tuned={} if findings else read_tuned(tuned or output / "tuned.json"),

@@ -32,11 +32,8 @@ class _Texts:
 
         def go(part: tuple[int, list[str]]) -> Any:
             before = opened.held.cost
-            was = (before.forwards, before.canvases, before.head_rows)
             columns = opened({self.task.column: part[1]})
-            now = opened.held.cost
-            spent = (now.forwards, now.canvases, now.head_rows)
-            return columns, Cost(*(b - a for a, b in zip(was, spent, strict=True)))
+            return columns, opened.held.cost - before
 
         return go
 

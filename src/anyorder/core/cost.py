@@ -22,6 +22,10 @@ class Cost:
             out.add(cost)
         return out
 
+    def __sub__(self, before: Cost) -> Cost:
+        """What was spent since `before`."""
+        return Cost(self.forwards - before.forwards, self.canvases - before.canvases, self.head_rows - before.head_rows)
+
     def add(self, other: Cost) -> None:
         """What something else cost, as well."""
         self.forwards += other.forwards

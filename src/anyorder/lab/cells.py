@@ -20,6 +20,7 @@ from anyorder.errors import AnyorderError
 from anyorder.files import fingerprint, write_whole
 from anyorder.models.catalog import locate
 from anyorder.models.folder import LEARNED, ModelFolder
+from anyorder.text.own_orders import file_of
 from anyorder.text.plan import Plan
 from anyorder.text.words import FORWARDS
 
@@ -149,6 +150,7 @@ class Store:
     def of(self, task: Job | Watch) -> Path:
         """The file of a task."""
         used = {name: self.identity[name] for name in sorted(_uses(task)) if name in self.identity}
+        used |= _own_files(task)
         text = json.dumps([type(task).__name__, used, _described(task)], sort_keys=True)
         return self.folder / f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json.gz"
 
@@ -197,6 +199,13 @@ def _uses(task: Job | Watch) -> set[str]:
     orders = [one.strip() for one in order.split("|")]
     learned = {f.format(direction).removesuffix(".safetensors") for name, f in LEARNED.items() if name in orders}
     return {"tokenizer", "model", "lengths"} | ({"ar"} if ar else set()) | learned
+
+
+def _own_files(task: Job | Watch) -> dict[str, str]:
+    """The files of orders of one's own, each by a hash of its content."""
+    order = task.cell.order if isinstance(task, Job) else task.order
+    files = {one.strip(): path for one in order.split("|") if (path := file_of(one.strip())) is not None}
+    return {one: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for one, path in files.items() if path.is_file()}
 
 
 def identify(model: str) -> dict[str, str]:

@@ -75,7 +75,10 @@ def energy(curves: Mapping[str, Mapping[str, NDArray[np.float64]]], label: str) 
     return _svg(figure)
 
 
-def frontier(points: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
+def frontier(
+    points: Mapping[str, Mapping[str, tuple[float, float]]],
+    label: str = "passes through the model, a target length (log)",
+) -> str:
     """BLEU against passes, a panel a direction: {direction: {name: (passes, BLEU)}}; the best are joined."""
     figure, axes = _canvas(len(points), 1, 7.5, 4.6 * len(points))
     for ax, (direction, named) in zip(axes[:, 0], points.items(), strict=True):
@@ -88,7 +91,7 @@ def frontier(points: Mapping[str, Mapping[str, tuple[float, float]]]) -> str:
             ax.annotate(name, (passes, bleu), xytext=(4, 4), textcoords="offset points", **style)
         ax.set_xscale("log")
         ax.set_title(direction)
-        ax.set_xlabel("passes through the model, a target length (log)")
+        ax.set_xlabel(label)
         ax.set_ylabel("BLEU")
     return _svg(figure)
 

@@ -45,6 +45,14 @@ def quality(hypotheses: Sequence[str], corpus: EvalSet) -> Quality:
     )
 
 
+def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Translation edit rate: edits and moves of stretches, per word of the references; low is good."""
+    with extra("report"):
+        from sacrebleu.metrics.ter import TER
+
+    return float(TER().corpus_score(list(hypotheses), [list(references)]).score)
+
+
 def signatures() -> dict[str, str]:
     """sacreBLEU's signatures of the three scores."""
     metrics = {"BLEU": _bleu(), "chrF": _chrf(), "tokenised BLEU": _bleu(plain=True)}

@@ -23,6 +23,7 @@ from anyorder.lab.tables import details, folded, table, title
 from anyorder.lab.verdicts import NOT_SHOWN
 from anyorder.models.catalog import locate
 from anyorder.pool import HERE, Pool
+from anyorder.text.own_orders import shown
 from anyorder.traces.page import page as viewer_page
 from anyorder.traces.pieces import pieces
 from anyorder.traces.trace import Trace, replay
@@ -154,6 +155,7 @@ def _asked(scope: Scope, sizes: str) -> str:
     usual = Scope()
     out = ["--quick" if scope.quick else sizes]
     out += [f"--set {scope.main}"] if scope.main != usual.main else []
+    out += [f"--order {shown(order)}" for order in scope.own]
     out += [f"--val {scope.val}"] if scope.val != usual.val else []
     return " ".join(out + ([f"--choose {scope.criterion}"] if scope.criterion != usual.criterion else []))
 

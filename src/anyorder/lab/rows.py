@@ -78,11 +78,11 @@ EARLY = 200  # sentences of the first table that come before everything else is 
 EVERYTHING = 1 << 30  # sentences: as many as there are
 SEEN = 50  # generations that are watched
 QUICK: dict[str, Callable[[tuple[str, ...]], bool]] = {  # which names of a table are left; of others none
-    "1": lambda n: n[:2] in SETTINGS[:2] and n[2] in (AR, "uniform", "left2right", "easy-first"),
+    "1": lambda n: n[:2] in SETTINGS[:2] and n[2] not in ("least2most", "learned", "tuned"),
     "seeds": lambda n: True,
     "2": lambda n: True,
     "criteria": lambda n: True,
-    "3": lambda n: n[0] == "10" and n[2] in ("uniform", "least2most", "easy-first"),
+    "3": lambda n: n[0] == "10" and n[2] not in ("left2right", "hard-first", "learned"),
     "frontier": lambda n: n[0] in ("easy-first, T = L", "threshold 0.6", "P2, T = 4", "WINO 0.6/0.9"),
     "first": lambda n: n[0] in (
         f"{AR}, greedy", "uniform, T = L", "left2right, T = L", "easy-first, T = L", "easy-first, T = 10, ⌈L/T⌉",
@@ -108,6 +108,7 @@ class Scope:
     limit: int = 100  # sentences of the paper's tables
     headline: int = 1000  # sentences of the first table
     seeds: int = 3  # of the uniform order
+    own: tuple[str, ...] = ()  # further orders, FILE.py:NAME or of an installed package: more columns of Tables 1 and 3
     quick: bool = False
 
     @property
@@ -198,7 +199,7 @@ def _entries(s: Scope, corpus: str, direction: str) -> Iterator[Entry]:
     yield at("first", "mask-predict, T = 10, 10 lengths, AR rescoring", many)
     several = cell(" | ".join(o for o in POOLED if o != "learned" or direction in s.learned), lengths=6)
     yield at("first", "several orders, 6 lengths, AR rescoring", Row(several, "ar"))
-    for order in DECIDING:  # does the order matter?
+    for order in (*DECIDING, *s.own):  # does the order matter?
         for seed in range(s.seeds if order == "uniform" else 1):
             yield at("orders", (order, str(seed)), linear(order, "1", "L", seed))
     if corpus != s.main:
@@ -208,7 +209,7 @@ def _entries(s: Scope, corpus: str, direction: str) -> Iterator[Entry]:
     for b in ("1", "4"):
         yield at("1", (b, "L", AR), baseline(int(b)))
     for b, steps in SETTINGS:
-        for order in LINEAR:
+        for order in (*LINEAR, *s.own):
             yield at("1", (b, steps, order), linear(order, b, steps))
     for seed in range(s.seeds):
         yield at("seeds", str(seed), linear("uniform", "1", "L", seed))
@@ -223,7 +224,7 @@ def _entries(s: Scope, corpus: str, direction: str) -> Iterator[Entry]:
             yield at("chosen", (name, order), Row(cell(order), CHOSEN[name][0], plain=CHOSEN[name][1]))
     for budget in BUDGETS:
         for count in COUNTS:
-            for order in CONSTANT:
+            for order in (*CONSTANT, *s.own):
                 yield at("3", (str(budget), count, order), constant(order, budget, count))
     for name, order, turns, how_many in AGAIN:
         for how in ("visible", "masked"):

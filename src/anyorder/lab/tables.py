@@ -22,6 +22,7 @@ from anyorder.lab.rows import (
     SETTINGS,
     Rows,
 )
+from anyorder.text.own_orders import shown
 
 Name = tuple[str, ...]
 MISSING = "·"  # not measured yet
@@ -79,7 +80,7 @@ def paper_table(results: Results, rows: Rows, which: str) -> str:
     lines, orders = (list(SETTINGS), LINEAR) if first else ([(str(b), c) for b in BUDGETS for c in COUNTS], CONSTANT)
     known = {e.name for e in rows.entries if e.table == which}
     lines = [line for line in lines if any(name[:2] == line for name in known)]
-    shown = [o for o in orders if any(name[2] == o for name in known)]
+    every = [o for o in (*orders, *rows.scope.own) if any(name[2] == o for name in known)]
     out, counts = [], []
     for direction in rows.scope.directions:
         here = rows.of(which, direction)
@@ -88,7 +89,7 @@ def paper_table(results: Results, rows: Rows, which: str) -> str:
         found = {name: results.measure(row, sentences) for name, row in here.items()}
         marks = _marks(results, {n: m for n, m in found.items() if m is not None and n[2] != AR})
         for line in lines:
-            names = [(*line, order) for order in shown]
+            names = [(*line, order) for order in every]
             texts = {n: bleu(found[n]) if n in found else "–" for n in names}
             if first and line == ("1", "L"):
                 seeds = [results.measure(r, sentences) for r in rows.of("seeds", direction).values()]
@@ -103,7 +104,7 @@ def paper_table(results: Results, rows: Rows, which: str) -> str:
         "autoregressive model. Bold: best of its direction; °: not significantly worse than that (paired bootstrap, p "
         f"corrected for the number of rows by Holm's method, ≥ {LEVEL}); {MISSING}: not measured yet."
     )
-    columns = [o.capitalize() for o in shown]
+    columns = [shown(o) if o in rows.scope.own else o.capitalize() for o in every]
     return table(["", "b", "T", "Autoregressive", *columns] if first else ["", "T", "o_t", *columns], out, caption)
 
 
@@ -224,7 +225,7 @@ def orders(results: Results, rows: Rows, corpus: str) -> str:
             pair = here[order, "0"], here["uniform", "0"]
             against = None if order == "uniform" else results.compare([pair], sentences)
             tail = ["", ""] if against is None else [f"{against.delta:+.2f}", f"{against.p:.3f}"]
-            out.append([title(direction), order, mean([m.quality.bleu for m in some]), *tail])
+            out.append([title(direction), shown(order), mean([m.quality.bleu for m in some]), *tail])
     caption = f"{corpus}, {many(counts)} sentences, T = L, 4 lengths."
     return table(["", "order", "BLEU", "Δ uniform", "p"], out, caption)
 

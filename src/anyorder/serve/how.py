@@ -82,7 +82,7 @@ def options(asked: Any) -> dict[str, Any]:
             known()[name].check(name, value, served=True)
         except PlanError as error:
             raise wrong(str(error), name) from None
-    if any(mark in given.get("order", "") for mark in ("/", "\\", ".safetensors")):
+    if any(mark in given.get("order", "") for mark in ("/", "\\", ".safetensors", ".py:")):
         raise wrong("order is a strategy, a sum of features or a recipe; files are not read for a request", "order")
     return given
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anyorder.files import digest
 from anyorder.models import catalog
+from anyorder.text.own_orders import file_of
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -24,5 +25,7 @@ def identity(model: str, plan: Plan, beside: str | None = None) -> dict[str, str
     if plan.rescore in ("ar", "both") and judge is not None:
         parts.append(judge.path)
     orders = [one.order for one in plan.each]
-    policies = [Path(order) for order in orders if isinstance(order, str) and order.endswith(".safetensors")]
+    named = [order for order in orders if isinstance(order, str)]
+    policies = [Path(order) for order in named if order.endswith(".safetensors")]
+    policies += [path for order in named if (path := file_of(order)) is not None]
     return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}

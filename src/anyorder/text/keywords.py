@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from anyorder.core import Decoder, Order
+from anyorder.core import Count, Decoder, Order
 
 
 class Translate(TypedDict, total=False):
     """Options of translations of texts, the best first."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -39,7 +39,7 @@ class Trace(TypedDict, total=False):
     """Options of how one translation comes about, and all that it was chosen from."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -64,7 +64,7 @@ class Fill(TypedDict, total=False):
     """Options of the masks of a text, filled jointly."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -85,7 +85,7 @@ class Infill(TypedDict, total=False):
     """Options of gaps of unknown length, filled."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -106,7 +106,7 @@ class Generate(TypedDict, total=False):
     """Options of new texts."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -127,7 +127,7 @@ class Design(TypedDict, total=False):
     """Options of stretches of a sequence, written anew."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]
@@ -148,7 +148,7 @@ class Stream(TypedDict, total=False):
     """Options of one text, watched while it is written."""
 
     order: str | Order | Decoder | None
-    count: str | int | None
+    count: str | int | Count | None
     steps: int | str | None
     among: str | None
     conditionals: Literal["visible", "masked"]

@@ -12,6 +12,7 @@ from anyorder.errors import PlanError
 from anyorder.models.folder import LEARNED
 from anyorder.options import number
 from anyorder.text.calls import Call, call, made, named
+from anyorder.text.own_orders import installed, own_order
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -33,6 +34,9 @@ ABOVE = "above"  # the count of a policy that learned how many: what it rates ab
 
 def composed(plan: Plan, own: Mapping[str, Order]) -> Decoder:
     """The decoder of a plan with one order; `own` are further orders by their names."""
+    mine = own_order(plan.order) if isinstance(plan.order, str) and plan.order not in own else None
+    if mine is not None:
+        return composed(replace(plan, order=mine), own)
     if isinstance(plan.order, Decoder):
         _complete(plan, "a Decoder", "build them into it")
         if plan.temperature or plan.top_k or plan.top_p or plan.conditionals != "visible":
@@ -105,7 +109,7 @@ def _order(plan: Plan, own: Mapping[str, Order]) -> Order:
         from anyorder.models.policy import Policy
 
         return Policy.load(order)
-    return recipes.order_of(order, own, (*LEARNED, FORWARDS))
+    return recipes.order_of(order, own, (*LEARNED, FORWARDS, *installed()))
 
 
 def _count(plan: Plan, order: Order, steps: int | None) -> tuple[Count, bool]:
@@ -113,6 +117,8 @@ def _count(plan: Plan, order: Order, steps: int | None) -> tuple[Count, bool]:
     if plan.count is None:
         learned: Count = getattr(order, "count", fixed(1))  # a policy may have learned how many, too
         return (constant(steps), True) if steps else (learned, False)
+    if isinstance(plan.count, Count):
+        return plan.count, False
     if not isinstance(plan.count, str) or (plan.count.strip().isdecimal() and len(plan.count) < 20):
         number("count", int(plan.count))
         return fixed(int(plan.count)), False

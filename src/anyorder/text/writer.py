@@ -54,7 +54,7 @@ class Writer:
     @property
     def cost(self) -> Cost:
         """Of everything this writer has done."""
-        return self.generator.cost
+        return Cost.total([self.generator.cost])
 
     @overload
     def fill(  # type: ignore[overload-overlap]
