@@ -31,6 +31,7 @@ Rescore = Literal["none", "written", "path", "pll", "forwards", "ar", "both", "m
 Normalise = Literal["mean", "sum"]
 Cached = Literal["prefix", "dual", "approximate-prefix", "approximate-dual"]
 Unknown = Literal["refuse", "allow"]
+Format = Literal["float32", "bfloat16", "float16", "auto"]
 Task = Literal["translate", "trace", "fill", "infill", "generate", "design", "stream"]
 TASKS: dict[Task, str] = {
     "translate": "translations of texts, the best first",
@@ -261,6 +262,28 @@ class Loading(Declared):
     diffusion: bool = option(
         False, "The model is a diffusion LM (LLaDA, Dream …).", panel="",
         without={"translation": "it is for language models that denoise masks"},
+    )  # fmt: skip
+    device: str | None = option(
+        None, "Where the model computes: cpu, cuda, cuda:1, mps, xpu, or auto, the best that there is.",
+        told="a GPU where there is one; anyorder's own models: the CPU, which has kernels for them", panel=SPEED,
+    )  # fmt: skip
+    dtype: Format = option(
+        "float32",
+        "The format of the weights in memory: float32, bfloat16, float16, or auto, as they are stored. The halves take "
+        "half of the memory and are not exact; anyorder's kernels are for float32.",
+        panel=SPEED,
+    )
+    device_map: str | None = option(
+        None, "auto: over all devices, the memory of the CPU and the disk, for what one device cannot hold.",
+        panel=SPEED, without={"translation": "anyorder's own models are small: name one device"},
+    )  # fmt: skip
+    revision: str | None = option(
+        None, "A branch, tag or commit of a model on the Hugging Face hub.", told="main", panel="",
+        without={"translation": "anyorder's own models are folders"},
+    )  # fmt: skip
+    token: str | None = option(
+        None, "The token of a Hugging Face account, for a repository that is not open to all.",
+        told="HF_TOKEN", panel="", without={"translation": "anyorder's own models are folders"},
     )  # fmt: skip
     unknown: Unknown = option(
         "refuse",

@@ -111,7 +111,7 @@ class Task:
             loading = dict(self.loading)
             kind = "diffusion" if loading.pop("diffusion", False) else "language"
             held = load(self.model, kind=kind, **loading)  # type: ignore[call-overload]
-        return Opened(self, to_gpu(held))
+        return Opened(self, held)
 
 
 @dataclass
@@ -233,13 +233,3 @@ def absolute(model: str) -> str:
     """A model by a name that means the same in every folder."""
     folder = catalog.locate(model)
     return model if folder is None or folder.path.parent == catalog.SHIPPED else str(folder.path.absolute())
-
-
-def to_gpu(held: Any) -> Any:
-    """The model on the GPU that this process was given, and everything made from here on beside it."""
-    import torch
-
-    if torch.cuda.is_available():
-        torch.set_default_device("cuda")
-        held.model.to("cuda")
-    return held

@@ -17,6 +17,7 @@ from anyorder.core.ragged import joined
 from anyorder.errors import ModelError, first_line
 from anyorder.models.abilities import Abilities
 from anyorder.models.hub import check_type, quiet
+from anyorder.models.placing import CPU, Placing
 from anyorder.models.published import Family, Mapped, config_of, ends_of, family_of, load_weights, tokenizer_of
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
@@ -149,7 +150,7 @@ def load_diffusion_lm(
     shifted: bool | None = None,
     mask_id: int | None = None,
     block: int | None = None,
-    dtype: torch.dtype = torch.float32,
+    placing: Placing = CPU,
 ) -> DiffusionLM:
     """A diffusion LM and its tokenizer from a local folder or a hub name. No code from there is ever run.
 
@@ -160,15 +161,16 @@ def load_diffusion_lm(
 
     where = str(path_or_name)
     check_type(Path(where))
-    config = config_of(where)
+    config = config_of(where, **placing.hub)
     if (family := family_of(config)) is not None:
-        model, mapped = load_weights(where, family, config, dtype=dtype)
-        tokenizer = fitted(tokenizer_of(where, family.name), model.config.vocab_size, where)
+        model, mapped = load_weights(where, family, config, **placing.weights)
+        model = placing.moved(model)
+        tokenizer = fitted(tokenizer_of(where, family.name, **placing.hub), model.config.vocab_size, where)
         return _of_family(model, family, mapped, config, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
     try:
         with quiet():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
-                where, dtype=dtype, output_loading_info=True, trust_remote_code=False
+                where, output_loading_info=True, trust_remote_code=False, **placing.weights
             )
     except Exception as error:  # missing, damaged, code of its own …: as many types as causes
         raise ModelError(
@@ -178,7 +180,8 @@ def load_diffusion_lm(
     model, found = loaded
     if found["missing_keys"]:
         raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
-    tokenizer = fitted(load_tokenizer(where), model.get_output_embeddings().weight.shape[0], where)
+    model = placing.moved(model)
+    tokenizer = fitted(load_tokenizer(where, **placing.hub), model.get_output_embeddings().weight.shape[0], where)
     return wrap_diffusion_lm(model, tokenizer, shifted=shifted, mask_id=mask_id, block=block)
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from anyorder.core.devices import device_of
 from anyorder.core.model import NoContext
 from anyorder.errors import ModelError, first_line
 from anyorder.models.abilities import Abilities
 from anyorder.models.hub import check_type, quiet
+from anyorder.models.placing import CPU, Placing
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 
@@ -73,7 +75,7 @@ class MaskedLM(Abilities, nn.Module):
     @torch.no_grad()
     def _probe(self) -> bool:
         """Two small canvases: do the halves equal the whole, and does padding leak (MobileBERT, FNet …)?"""
-        name, device = type(self.model).__name__, next(self.model.parameters()).device
+        name, device = type(self.model).__name__, device_of(self.model)
         other = next(i for i in range(3) if i not in (self.mask_id, self.pad_id))
         tokens = torch.tensor([[other, self.mask_id]], device=device)
         whole = self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]  # (2, V)
@@ -90,10 +92,10 @@ class MaskedLM(Abilities, nn.Module):
         return not torch.allclose(self.logits(padded), whole, atol=tolerance, rtol=tolerance)
 
 
-def load_masked_lm(path_or_name: str | Path, *, dtype: torch.dtype = torch.float32) -> MaskedLM:
+def load_masked_lm(path_or_name: str | Path, placing: Placing = CPU) -> MaskedLM:
     """A masked LM and its tokenizer from a local folder or a hub name; no code from the folder is ever run."""
-    model = _load_weights(str(path_or_name), dtype)
-    tokenizer = load_tokenizer(str(path_or_name))
+    model = placing.moved(_load_weights(str(path_or_name), placing))
+    tokenizer = load_tokenizer(str(path_or_name), **placing.hub)
     size = model.get_output_embeddings().weight.shape[0]  # often rounded up beyond the tokenizer's words
     fitted(tokenizer, size, str(path_or_name))
     missing = [name for name in ("mask_token_id", "pad_token_id") if getattr(tokenizer, name) is None]
@@ -105,14 +107,14 @@ def load_masked_lm(path_or_name: str | Path, *, dtype: torch.dtype = torch.float
     return MaskedLM(model, tokenizer.mask_token_id, tokenizer.pad_token_id, special, tokenizer)
 
 
-def _load_weights(where: str, dtype: torch.dtype) -> Any:
+def _load_weights(where: str, placing: Placing) -> Any:
     from transformers import AutoModelForMaskedLM
 
     check_type(Path(where))
     try:
         with quiet():
             model, found = AutoModelForMaskedLM.from_pretrained(
-                where, dtype=dtype, output_loading_info=True, trust_remote_code=False
+                where, output_loading_info=True, trust_remote_code=False, **placing.weights
             )
     except UnpicklingError as error:
         raise ModelError(
@@ -128,7 +130,7 @@ def _load_weights(where: str, dtype: torch.dtype) -> Any:
             "it was saved without its masked LM head, or for another architecture"
         )
     for name, parameter in model.named_parameters():
-        if not bool(parameter.isfinite().all()):
+        if parameter.device.type != "meta" and not bool(parameter.isfinite().all()):
             raise ModelError(f"the weights in {where} are damaged: {name} has NaN or infinite values")
     return model
 

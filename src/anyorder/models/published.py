@@ -229,13 +229,13 @@ def family_of(config: Mapping[str, Any]) -> Family | None:
     return found
 
 
-def config_of(where: str | Path) -> dict[str, Any]:
+def config_of(where: str | Path, **hub: Any) -> dict[str, Any]:
     """The config.json of a folder or hub name; empty where there is none that can be read."""
     from transformers.utils.hub import cached_file
 
     try:
         with quiet():
-            found = cached_file(str(where), "config.json", _raise_exceptions_for_missing_entries=False)
+            found = cached_file(str(where), "config.json", _raise_exceptions_for_missing_entries=False, **hub)
         config = json.loads(Path(found).read_text(encoding="utf-8")) if found else {}
     except (OSError, ValueError, RecursionError):  # the loader that is tried next says so
         return {}
@@ -294,20 +294,20 @@ def _with_head_bias(base: Any) -> Callable[[Any, Any], None]:
     return init
 
 
-def tokenizer_of(where: str, family: str) -> Any:
+def tokenizer_of(where: str, family: str, **hub: Any) -> Any:
     """The tokenizer of a folder or hub name: its tokenizer.json, or a byte-level BPE like Qwen 2's from its parts."""
     from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
     from transformers.utils.hub import cached_file
 
     def there(name: str) -> bool:
-        return cached_file(where, name, _raise_exceptions_for_missing_entries=False) is not None
+        return cached_file(where, name, _raise_exceptions_for_missing_entries=False, **hub) is not None
 
     try:
         with quiet():
             if there("tokenizer.json"):
-                return PreTrainedTokenizerFast.from_pretrained(where)
+                return PreTrainedTokenizerFast.from_pretrained(where, **hub)
             if there("vocab.json") and there("merges.txt"):
-                return Qwen2Tokenizer.from_pretrained(where)
+                return Qwen2Tokenizer.from_pretrained(where, **hub)
     except Exception as error:  # its causes are as many as there are tokenizers
         raise ModelError(f"cannot load the tokenizer in {where}: {first_line(error)}") from error
     raise ModelError(f"{where} has no tokenizer: {family} needs tokenizer.json, or vocab.json and merges.txt")

@@ -7,12 +7,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
+from anyorder.core.devices import device_of
 from anyorder.errors import ModelError
 from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT, shipped
 from anyorder.models.folder import ModelFolder
 from anyorder.models.freed import keep_freed_memory
 from anyorder.models.hub import is_diffusion
+from anyorder.models.placing import FORMATS, Placing
 from anyorder.options import Loading, known, misspelt
 from anyorder.text import keywords
 from anyorder.text.translator import Translator
@@ -57,7 +59,8 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **load
     latter takes the further options of `load_diffusion_lm`.
 
     The options of loading are those of `anyorder.options.Loading`: `beside`, the autoregressive model that rescores,
-    int8=True and compiled=True are for our own models, unknown="allow" for language models.
+    int8=True and compiled=True are for our own models; unknown="allow", device_map="auto", revision and token for
+    language models; device and dtype for all.
     """
     asked = Loading(**{name: value for name, value in loading.items() if name in known(Loading)})
     more = {name: value for name, value in loading.items() if name not in known(Loading)}
@@ -76,19 +79,20 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **load
     if folder is not None and ours:
         _check_loading(asked, "translation", path_or_name)
         other = folder.beside if asked.beside is None else _judge(folder, asked.beside)
-        return _ours(folder, other, partial(_arithmetic, int8=asked.int8, compiled=asked.compiled))
+        return _ours(folder, other, partial(_arithmetic, asked=asked, placing=_own_place(asked)))
     _check_loading(asked, "language", path_or_name)
+    placing = Placing(asked.device, asked.dtype, asked.device_map, asked.revision, asked.token).check()
     if kind is None or kind == "language":
-        kind = "diffusion" if is_diffusion(path_or_name if folder is None else folder.path) else "masked"
+        kind = "diffusion" if is_diffusion(path_or_name if folder is None else folder.path, **placing.hub) else "masked"
     where = path_or_name if folder is None else folder.path
     if kind == "diffusion":
         from anyorder.models.diffusion_lm import load_diffusion_lm
 
-        model: Any = load_diffusion_lm(where, **more)
+        model: Any = load_diffusion_lm(where, placing=placing, **more)
     else:
         from anyorder.models.masked_lm import load_masked_lm
 
-        model = load_masked_lm(where)
+        model = load_masked_lm(where, placing)
     return Writer(model, model.tokenizer, str(path_or_name), asked.unknown)
 
 
@@ -98,13 +102,25 @@ def _check_loading(asked: Loading, kind: str, name: str | Path) -> None:
             raise ModelError(f"{name} has no use for {option}: {why} (leave {option} out)")
 
 
-def _arithmetic(model: Any, int8: bool, compiled: bool) -> Any:
+def _own_place(asked: Loading) -> Placing:
+    """Where a model of ours goes: the CPU unless it is told otherwise."""
+    placing = Placing(asked.device or "cpu", "float32" if asked.dtype == "auto" else asked.dtype).check()
+    if (asked.int8 or asked.compiled) and (placing.where().type != "cpu" or placing.dtype != "float32"):
+        raise ModelError(
+            "int8 and compiled are for float32 on the CPU: leave device and dtype out, or int8 and compiled"
+        )
+    return placing
+
+
+def _arithmetic(model: Any, asked: Loading, placing: Placing) -> Any:
     from anyorder.models.compiled import to_compiled
     from anyorder.models.int8 import to_int8
     from anyorder.models.layout import as_read
 
-    model = to_int8(model, by_torch=compiled) if int8 else as_read(model)  # compiled models do without kernels
-    return to_compiled(model) if compiled else model
+    if placing.where().type != "cpu" or placing.dtype != "float32":  # torch does everything: there are no kernels
+        return placing.moved(model).to(FORMATS[placing.dtype])
+    model = to_int8(model, by_torch=asked.compiled) if asked.int8 else as_read(model)  # compiled: without kernels
+    return to_compiled(model) if asked.compiled else model
 
 
 def _judge(folder: ModelFolder, name: str | Path) -> ModelFolder:
@@ -118,9 +134,11 @@ def _judge(folder: ModelFolder, name: str | Path) -> ModelFolder:
 
 
 def _ours(folder: ModelFolder, other: ModelFolder | None, arithmetic: Callable[[Any], Any]) -> Translator:
-    model = arithmetic(folder.model())
+    model, policies = arithmetic(folder.model()), folder.policies()
     beside = None if other is None else cache(lambda: _ours(other, None, arithmetic))
-    return Translator(
-        model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, folder.policies(), folder.name,
+    translator = Translator(
+        model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, policies, folder.name,
         str(((folder.story or {}).get("stage") or {}).get("direction") or ""),
     )  # fmt: skip
+    where = device_of(model)
+    return translator if where.type == "cpu" else translator.to(where)

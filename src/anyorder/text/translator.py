@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, ClassVar, Unpack, overload
 
+import torch
 from torch import Tensor
 
 from anyorder.core import Cost, Length, Order, unroll
 from anyorder.errors import PlanError, TextError
+from anyorder.models.placing import moved
 from anyorder.options import Task, reason
 from anyorder.text import keywords
 from anyorder.text.batching import Progress, silent
@@ -63,6 +66,17 @@ class Translator:
     def cost(self) -> Cost:
         """Of everything this translator has done."""
         return Cost.total(generator.cost for generator in self._generators.values())
+
+    def to(self, device: str | torch.device) -> Translator:
+        """This model, moved there with its learned orders: "cpu", "cuda", "cuda:1", "mps", "xpu" or "auto"."""
+        where, beside = moved(self.model, device), self.beside
+        for order in [order for orders in self.policies.values() for order in orders.values()]:
+            if isinstance(order, torch.nn.Module):
+                order.to(where)
+        if beside is not None:
+            self.beside = cache(lambda: beside().to(where))
+        self._generators.clear()
+        return self
 
     def direction(self, to: str, source: str | None) -> tuple[str, str]:
         """(source language, target language), checked."""

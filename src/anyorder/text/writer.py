@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Unpack, overload
 
+import torch
 from torch import Tensor
 
 from anyorder.core import Cost, Decoder, unroll
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
+from anyorder.models.placing import moved
 from anyorder.options import Task, Unknown, defaults, known, number
 from anyorder.text import keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, usable
@@ -44,6 +46,11 @@ class Writer:
 
     def __post_init__(self) -> None:
         self.generator = Generator(self.model, name=self.name)
+
+    def to(self, device: str | torch.device) -> Writer:
+        """This model, moved there: "cpu", "cuda", "cuda:1", "mps", "xpu" or "auto"."""
+        moved(self.model, device)
+        return self
 
     def through(self, name: str, wrap: Callable[[Generator], Generator]) -> Writer:
         """The same model under a name, its generator replaced by what `wrap` makes of it."""
