@@ -82,9 +82,9 @@ def _texts(folder: Path) -> dict[str, Callable[[torch.device], Any]]:
     bert, llama = build_bert(folder / "bert"), build_diffusion(folder / "llama")
     return {
         "masked LM, fill": lambda d: [f.ids for f in writer(bert, d).fill(TEXT, n=3)],
-        "masked LM, generate": lambda d: [f.ids for f in writer(bert, d).generate(6, n=2)],
-        "diffusion LM, llada": lambda d: [f.ids for f in writer(llama, d).generate(8, n=2, order="llada(4, 4)")],
-        "diffusion LM, drawn": lambda d: [f.ids for f in writer(llama, d).generate(8, n=2)],
+        "masked LM, generate": lambda d: [f.ids for f in writer(bert, d).generate(length=6, n=2)],
+        "diffusion LM, llada": lambda d: [f.ids for f in writer(llama, d).generate(length=8, n=2, order="llada(4, 4)")],
+        "diffusion LM, drawn": lambda d: [f.ids for f in writer(llama, d).generate(length=8, n=2)],
         "translation": translated,
     }
 

@@ -19,7 +19,7 @@ Act = Callable[[Any], Any]
 WRITING: dict[str, Act] = {
     "fill": lambda w: [(f.text, f.ids) for f in w.fill(TEXT, n=2)],
     "infill": lambda w: [f.text for f in w.infill("the {} on the mat .", length=range(1, 3), n=2)],
-    "generate": lambda w: [f.ids for f in w.generate(5, n=2)],
+    "generate": lambda w: [f.ids for f in w.generate(length=5, n=2)],
     "score": lambda w: [round(x, 3) for x in w.score("the cat sat on the mat .").logp],
     "trace": lambda w: w.trace(TEXT).tokens,
     "stream": lambda w: [m.written for m in w.stream(TEXT, order="llada(2, 4)")],
