@@ -107,3 +107,19 @@ def test_it_starts_from_an_autoregressive_model(tmp_path) -> None:
     canvas = torch.full((8, 14), SPECIAL.mask)
     blank = m.logits(m.hidden(context, canvas).flatten(0, 1)).softmax(1)[:, SPECIAL.blank].mean()
     assert 0.2 < blank < 0.6
+
+
+def test_the_offset_is_chosen_once(tmp_path) -> None:
+    from anyorder.models.folder import ModelFolder
+    from anyorder.training.offset import choose_offset
+
+    folder, m, asked = ModelFolder(tmp_path / "best"), model(), []
+    folder.save(m, story={"run": "toy"})
+
+    def validate(trial) -> dict[str, float]:
+        asked.append(float((m.decoder.proj_bias - trial.decoder.proj_bias).detach()[0]))
+        return {"de-en": -((asked[-1] - 1.2) ** 2)}
+
+    assert choose_offset(folder, validate) == choose_offset(folder, validate) == 1.0
+    assert len(asked) == 5 and (folder.story or {})["run"] == "toy"
+    assert float(folder.model().decoder.proj_bias[0]) == float(m.decoder.proj_bias[0]) - 1

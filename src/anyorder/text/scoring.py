@@ -79,7 +79,7 @@ def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
     """log p of each symbol that counts, given all the others (causal: those before it); on the host."""
     model, cost = generator.model, Cost()
     out: list[Tensor] = [torch.zeros(0) for _ in wholes]
-    for part in batches([len(w.source) + len(w.tokens) + AROUND for w in wholes]):
+    for part in _by_source(wholes):
         some = [wholes[i] for i in part]
         tokens = padded([w.tokens for w in some], model.pad_id)
         columns = torch.arange(tokens.shape[1])
@@ -95,6 +95,16 @@ def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
             out[i] = values[n, counts[n]]
     generator.spend(cost)
     return out
+
+
+def _by_source(wholes: Sequence[Whole]) -> list[list[int]]:
+    """Indices in batches, the texts of one source together, so that it is encoded once."""
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for i, one in enumerate(wholes):
+        groups.setdefault(tuple(one.source), []).append(i)
+    each = list(groups.values())
+    sizes = [len(some) * max(len(wholes[i].source) + len(wholes[i].tokens) + AROUND for i in some) for some in each]
+    return [[i for n in part for i in each[n]] for part in batches(sizes)]
 
 
 def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:

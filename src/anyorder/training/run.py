@@ -33,6 +33,7 @@ from anyorder.training.objectives import (
     MaskedLMObjective,
     MaskedTranslationObjective,
 )
+from anyorder.training.offset import choose_offset
 from anyorder.training.prepare import (
     Prepared,
     length_counts,
@@ -143,6 +144,9 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     finished = trainer.position.step >= stage.steps
     same_run(folder / "stage.json", {**identity, **settings}, free=() if finished else settings, write=trainer.main)
     trainer.run()
+    if stage.objective == "alignment" and scorer is not None and trainer.main:
+        offset = choose_offset(ModelFolder(folder / BEST), scorer)
+        print(f"{stage.name}: the blank's logit is lowered by {offset:g}", file=sys.stderr)
     return folder / BEST
 
 
