@@ -14,6 +14,8 @@ from anyorder.core import Cost, begin, marginal, token_scores
 from anyorder.core.devices import inference
 from anyorder.core.slots import chain, emissions, states
 from anyorder.errors import PlanError
+from anyorder.models import prefix_tree
+from anyorder.models.prefix_tree import Tree
 from anyorder.text.batching import batches, padded
 from anyorder.text.plan import WHOLE
 from anyorder.text.results import Hypothesis
@@ -77,9 +79,12 @@ def judge(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[in
 
 def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
     """log p of each symbol that counts, given all the others (causal: those before it); on the host."""
+    if generator.causal:
+        whole = in_trees(generator, [(w.source, w.tokens[: w.stop]) for w in wholes])
+        return [values[w.start :] for w, values in zip(wholes, whole, strict=True)]
     model, cost = generator.model, Cost()
     out: list[Tensor] = [torch.zeros(0) for _ in wholes]
-    for part in _by_source(wholes):
+    for part in batches([len(w.source) + len(w.tokens) + AROUND for w in wholes]):
         some = [wholes[i] for i in part]
         tokens = padded([w.tokens for w in some], model.pad_id)
         columns = torch.arange(tokens.shape[1])
@@ -90,21 +95,34 @@ def log_probs(generator: Generator, wholes: Sequence[Whole]) -> list[Tensor]:
         source = torch.tensor([index[tuple(w.source)] for w in some], device=generator.device)
         context = generator.encode(list(unique)).take(source)
         state = begin(tokens.to(source.device), model.mask_id, model.pad_id, open=counts.to(source.device))
-        values = token_scores(model, context, state, masked=not generator.causal, cost=cost).cpu()
+        values = token_scores(model, context, state, masked=True, cost=cost).cpu()
         for n, i in enumerate(part):
             out[i] = values[n, counts[n]]
     generator.spend(cost)
     return out
 
 
-def _by_source(wholes: Sequence[Whole]) -> list[list[int]]:
-    """Indices in batches, the texts of one source together, so that it is encoded once."""
+def in_trees(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
+    """log p of each symbol given those before it, of texts by a causal model; what texts of one source share is run
+    once, and so is the source."""
+    model, cost = generator.model, Cost()
+    out: list[Tensor] = [torch.zeros(0) for _ in pairs]
     groups: dict[tuple[int, ...], list[int]] = {}
-    for i, one in enumerate(wholes):
-        groups.setdefault(tuple(one.source), []).append(i)
-    each = list(groups.values())
-    sizes = [len(some) * max(len(wholes[i].source) + len(wholes[i].tokens) + AROUND for i in some) for some in each]
-    return [[i for n in part for i in each[n]] for part in batches(sizes)]
+    for i, (source, _) in enumerate(pairs):
+        groups.setdefault(tuple(source), []).append(i)
+    whose, sources = list(groups.values()), list(groups)
+    trees = [Tree.of([pairs[i][1] for i in some], model.special.eos) for some in whose]
+    for part in batches([len(source) + len(tree.symbols) for source, tree in zip(sources, trees, strict=True)]):
+        context = generator.encode([sources[n] for n in part])
+        texts = [[pairs[i][1] for i in whose[n]] for n in part]
+        with inference(generator.device):
+            found = prefix_tree.log_probs(model, context, [trees[n] for n in part], texts)
+        for n, each in zip(part, found, strict=True):
+            for i, values in zip(whose[n], each, strict=True):
+                out[i] = values
+        cost.add(Cost(1, len(part), sum(len(trees[n].symbols) for n in part)))
+    generator.spend(cost)
+    return out
 
 
 def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Scored]:
