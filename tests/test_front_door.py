@@ -37,6 +37,14 @@ def test_the_door_opens_without_the_house() -> None:
         anyorder.nonsense  # noqa: B018
 
 
+def test_an_old_name_works_and_says_the_new_one() -> None:
+    with pytest.deprecated_call(match=r"anyorder\.Writer is now anyorder\.LanguageModel"):
+        assert anyorder.Writer is anyorder.LanguageModel
+    with pytest.deprecated_call(match=r"is now anyorder\.LanguageModel"):
+        from anyorder.text.writer import Writer
+    assert Writer is anyorder.LanguageModel
+
+
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from anyorder.training.validation import bleu
 
@@ -56,4 +64,4 @@ def test_an_editor_knows_what_load_gives(tmp_path: Path) -> None:
     mypy = [sys.executable, "-m", "mypy", "--ignore-missing-imports", "--follow-imports=silent", str(file)]
     said = subprocess.run(mypy, capture_output=True, text=True, cwd=tmp_path).stdout
     assert 'Revealed type is "builtins.str"' in said or 'Revealed type is "str"' in said
-    assert "float" in said and '"Writer" has no attribute "translate"' in said
+    assert "float" in said and '"LanguageModel" has no attribute "translate"' in said

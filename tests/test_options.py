@@ -186,17 +186,17 @@ def test_a_misspelt_option_is_told_its_name() -> None:
 
 
 def test_editors_know_the_keywords() -> None:
+    from anyorder.text.language_model import LanguageModel
     from anyorder.text.translator import Translator
-    from anyorder.text.writer import Writer
 
     for method, task in (
         (Translator.translate, "Translate"),
         (Translator.trace, "Trace"),
         (Translator.stream, "Stream"),
-        (Writer.fill, "Fill"),
-        (Writer.infill, "Infill"),
-        (Writer.generate, "Generate"),
-        (Writer.stream, "Stream"),
+        (LanguageModel.fill, "Fill"),
+        (LanguageModel.infill, "Infill"),
+        (LanguageModel.generate, "Generate"),
+        (LanguageModel.stream, "Stream"),
     ):
         last = list(inspect.signature(method).parameters.values())[-1]
         assert last.kind is last.VAR_KEYWORD and last.annotation == f"Unpack[keywords.{task}]"

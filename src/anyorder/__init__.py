@@ -17,12 +17,12 @@ if _TYPE_CHECKING:
     from anyorder.adapters.fill_mask import pipeline
     from anyorder.errors import AnyorderError, DataError, ModelError, PlanError, TextError
     from anyorder.text.generator import Generator
+    from anyorder.text.language_model import LanguageModel
     from anyorder.text.load import load, shipped
     from anyorder.text.plan import Plan
     from anyorder.text.results import Filling, Hypothesis, Moment, TextScore, Translation
     from anyorder.text.rows import Canvas, Input
     from anyorder.text.translator import Translator
-    from anyorder.text.writer import Writer
     from anyorder.traces.trace import Trace
 
 __version__ = "0.1.0"
@@ -36,13 +36,33 @@ _HOME = {
     "text.results": ("Filling", "Hypothesis", "Moment", "TextScore", "Translation"),
     "text.rows": ("Canvas", "Input"),
     "text.translator": ("Translator",),
-    "text.writer": ("Writer",),
+    "text.language_model": ("LanguageModel",),
     "traces.trace": ("Trace",),
 }
+_OLD = {"Writer": "LanguageModel"}  # old names, for one version
 __all__ = [
-    "AnyorderError", "Canvas", "DataError", "Filling", "Generator", "Hypothesis", "Input", "ModelError", "Moment",
-    "Plan", "PlanError", "TextError", "TextScore", "Trace", "Translation", "Translator", "Writer", "core", "load",
-    "pipeline", "recipes", "shipped",
+    "AnyorderError",
+    "Canvas",
+    "DataError",
+    "Filling",
+    "Generator",
+    "Hypothesis",
+    "Input",
+    "LanguageModel",
+    "ModelError",
+    "Moment",
+    "Plan",
+    "PlanError",
+    "TextError",
+    "TextScore",
+    "Trace",
+    "Translation",
+    "Translator",
+    "core",
+    "load",
+    "pipeline",
+    "recipes",
+    "shipped",
 ]  # fmt: skip
 
 
@@ -50,6 +70,12 @@ def __getattr__(name: str) -> _Any:
     """Public names are imported when they are first used, so that `import anyorder` is cheap."""
     if name in ("core", "recipes"):
         return _importlib.import_module(f"anyorder.{name}")
+    if name in _OLD:
+        import warnings
+
+        new = _OLD[name]
+        warnings.warn(f"anyorder.{name} is now anyorder.{new}", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     for home, names in _HOME.items():
         if name in names:
             return getattr(_importlib.import_module(f"anyorder.{home}"), name)

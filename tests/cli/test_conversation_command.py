@@ -8,7 +8,7 @@ from pathlib import Path
 from cli_support import Run
 
 import anyorder
-from anyorder.text.writer import Writer
+from anyorder.text.language_model import LanguageModel
 
 FOLDERS = Path(__file__).parents[1] / "published"
 ASK = [{"role": "user", "content": "Ein Junge"}]
@@ -19,7 +19,7 @@ def test_generate_answers(run: Run, tmp_path: Path) -> None:
     asked = ["generate", "Ein Junge", "-m", folder, "--length", "16", "--json"]
     chat = json.loads(run(*asked, "--chat").out)
     writer = anyorder.load(folder)
-    assert isinstance(writer, Writer)
+    assert isinstance(writer, LanguageModel)
     assert chat["text"] == writer.generate(ASK, length=16)[0].text
     stop = chat["text"][2:4]
     cut = json.loads(run(*asked, "--chat", "--stop", stop).out)

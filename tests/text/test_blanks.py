@@ -30,7 +30,7 @@ WORDS = [
 ]
 
 
-def _writer(folder: Path, tokenizer: Any, size: int) -> anyorder.Writer:
+def _writer(folder: Path, tokenizer: Any, size: int) -> anyorder.LanguageModel:
     import transformers as hf
 
     tokenizer.save_pretrained(folder)
@@ -45,7 +45,7 @@ def _writer(folder: Path, tokenizer: Any, size: int) -> anyorder.Writer:
 
 
 @pytest.fixture(scope="module")
-def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, anyorder.Writer]:
+def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, anyorder.LanguageModel]:
     import transformers as hf
     from tokenizers import Tokenizer, models, pre_tokenizers
 
@@ -80,7 +80,7 @@ TEXTS = [
 
 @pytest.mark.parametrize("kind", ["lower", "bytes"])
 @pytest.mark.parametrize("text", TEXTS)
-def test_fill_keeps_the_rest(writers: dict[str, anyorder.Writer], kind: str, text: str) -> None:
+def test_fill_keeps_the_rest(writers: dict[str, anyorder.LanguageModel], kind: str, text: str) -> None:
     for filling in writers[kind].fill(text, n=3):
         rest = filling.text
         parts = text.replace("<mask>", "[MASK]").split("[MASK]")
@@ -91,19 +91,19 @@ def test_fill_keeps_the_rest(writers: dict[str, anyorder.Writer], kind: str, tex
         assert "[MASK]" not in filling.text and "##" not in filling.text
 
 
-def test_no_spaces_in_chinese(writers: dict[str, anyorder.Writer]) -> None:
+def test_no_spaces_in_chinese(writers: dict[str, anyorder.LanguageModel]) -> None:
     filling = writers["lower"].fill("今天[MASK][MASK]很好。", n=1)[0]
     assert filling.text.startswith("今天") and filling.text.endswith("很好。") and " " not in filling.text
 
 
 @pytest.mark.parametrize("kind", ["lower", "bytes"])
-def test_infill_and_generate_keep_the_rest(writers: dict[str, anyorder.Writer], kind: str) -> None:
+def test_infill_and_generate_keep_the_rest(writers: dict[str, anyorder.LanguageModel], kind: str) -> None:
     for filling in writers[kind].infill("The  CAT {} Sat.", length=range(1, 3), n=4):
         assert filling.text.startswith("The  CAT ") and filling.text.endswith(" Sat.")
     assert writers[kind].generate(length=3, prompt="The  CAT", seed=1)[0].text.startswith("The  CAT")
 
 
-def test_a_gap_and_a_mask(writers: dict[str, anyorder.Writer]) -> None:
+def test_a_gap_and_a_mask(writers: dict[str, anyorder.LanguageModel]) -> None:
     filling = writers["lower"].infill("A {} B [MASK] C", length=2)[0]
     assert filling.text.startswith("A ") and " B " in filling.text and filling.text.endswith(" C")
     assert len(filling.ids) == 3

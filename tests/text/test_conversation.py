@@ -14,20 +14,20 @@ from anyorder.errors import AnyorderError, PlanError, TextError
 from anyorder.models.diffusion_lm import Guided
 from anyorder.recipes import dream, llada
 from anyorder.text.conversation import answer, ended, shown, stopped
-from anyorder.text.writer import Writer
+from anyorder.text.language_model import LanguageModel
 
 FOLDERS = Path(__file__).parents[1] / "published"
 ASK = [{"role": "user", "content": "Ein Junge"}]
 
 
 @pytest.fixture(scope="module", params=["llada", "dream"])
-def writer(request: pytest.FixtureRequest) -> Writer:
+def writer(request: pytest.FixtureRequest) -> LanguageModel:
     loaded = anyorder.load(FOLDERS / request.param)
-    assert isinstance(loaded, Writer)
+    assert isinstance(loaded, LanguageModel)
     return loaded
 
 
-def plain(writer: Writer, ids: list[int], length: int, decoder: Any, model: Any = None) -> list[int]:
+def plain(writer: LanguageModel, ids: list[int], length: int, decoder: Any, model: Any = None) -> list[int]:
     """What the core writes after these ids."""
     model = model or writer.model
     tokens = torch.tensor([ids + [writer.model.mask_id] * length])
@@ -35,7 +35,7 @@ def plain(writer: Writer, ids: list[int], length: int, decoder: Any, model: Any 
     return decode(model, model.encode(None), state, decoder).tokens[0, len(ids) :].tolist()
 
 
-def test_messages_are_a_prompt_by_the_template_and_the_answer_stands_alone(writer: Writer) -> None:
+def test_messages_are_a_prompt_by_the_template_and_the_answer_stands_alone(writer: LanguageModel) -> None:
     (found,) = writer.generate(ASK, length=16, temperature=0.0, order="confidence")
     text = writer.tokenizer.apply_chat_template(ASK, tokenize=False, add_generation_prompt=True)
     (same,) = writer.generate(text, length=16, temperature=0.0, order="confidence")
@@ -43,7 +43,7 @@ def test_messages_are_a_prompt_by_the_template_and_the_answer_stands_alone(write
     assert found.text == answer(ended(found.ids, writer.model.ends), writer.tokenizer)
 
 
-def test_ends_cut_the_text_and_special_symbols_are_not_shown(writer: Writer) -> None:
+def test_ends_cut_the_text_and_special_symbols_are_not_shown(writer: LanguageModel) -> None:
     words, end = writer.tokenizer.encode(" ein Ball", add_special_tokens=False), writer.model.ends[0]
     beyond = len(writer.tokenizer) + 1  # the model knows it, the tokenizer does not
     special = next(i for i in writer.tokenizer.added_tokens_decoder if i not in writer.model.ends)
@@ -57,7 +57,7 @@ def test_stop() -> None:
     assert stopped("one two three", ["three", "tw"]) == "one " and stopped("one", ["x"]) == "one"
 
 
-def test_stop_cuts_what_was_written_only(writer: Writer) -> None:
+def test_stop_cuts_what_was_written_only(writer: LanguageModel) -> None:
     (whole,) = writer.generate("ab", length=12)
     written = whole.text.removeprefix("ab")
     (cut,) = writer.generate("ab", length=12, stop=written[3:5])
@@ -65,7 +65,7 @@ def test_stop_cuts_what_was_written_only(writer: Writer) -> None:
     assert writer.generate("ab", length=12, stop=["ab"])[0].text.startswith("ab")
 
 
-def test_the_authors_settings_are_the_default(writer: Writer) -> None:
+def test_the_authors_settings_are_the_default(writer: LanguageModel) -> None:
     ids = writer.tokenizer.encode("Ein Junge", add_special_tokens=False)
     before = writer.cost.forwards
     (found,) = writer.generate("Ein Junge", length=48)
@@ -84,12 +84,12 @@ def test_the_authors_settings_are_the_default(writer: Writer) -> None:
     assert len(writer.generate("a", max_new_tokens=5)[0].ids) == 5
 
 
-def test_n_differ_only_where_something_is_drawn(writer: Writer) -> None:
+def test_n_differ_only_where_something_is_drawn(writer: LanguageModel) -> None:
     found = writer.generate(ASK, length=12, n=3, temperature=1.0)
     assert len({f.ids for f in found}) == 3
 
 
-def test_guidance_is_the_formula(writer: Writer) -> None:
+def test_guidance_is_the_formula(writer: LanguageModel) -> None:
     ids = writer.tokenizer.encode("Ein Junge", add_special_tokens=False)
     prompt = torch.arange(len(ids) + 8) < len(ids)
     guided = Guided(writer.model, 1.5, prompt)
@@ -101,7 +101,7 @@ def test_guidance_is_the_formula(writer: Writer) -> None:
     assert found.ids != without.ids
 
 
-def test_rows_with_other_prompts_share_a_batch_under_guidance(writer: Writer) -> None:
+def test_rows_with_other_prompts_share_a_batch_under_guidance(writer: LanguageModel) -> None:
     from anyorder.text.plan import Plan
 
     plan = Plan.of("confidence", guidance=2.0)
@@ -112,7 +112,7 @@ def test_rows_with_other_prompts_share_a_batch_under_guidance(writer: Writer) ->
 
 
 @pytest.mark.parametrize("cache", ["approximate-prefix", "approximate-dual"])
-def test_an_approximate_cache_only_when_asked(writer: Writer, cache: Any) -> None:
+def test_an_approximate_cache_only_when_asked(writer: LanguageModel, cache: Any) -> None:
     with pytest.raises(PlanError, match=f"take '{cache}'"):
         writer.generate("a", length=8, order="llada(4, 4)", cache=cache.removeprefix("approximate-"))
     assert len(writer.generate("a", length=8, order="llada(4, 4)", cache=cache)[0].ids) == 8
@@ -133,12 +133,12 @@ def test_an_approximate_cache_only_when_asked(writer: Writer, cache: Any) -> Non
         ({"prompt": "a" * 300, "length": 200}, "canvas has"),
     ],
 )
-def test_mistakes_are_answered_in_a_sentence(writer: Writer, given: dict[str, Any], message: str) -> None:
+def test_mistakes_are_answered_in_a_sentence(writer: LanguageModel, given: dict[str, Any], message: str) -> None:
     with pytest.raises(AnyorderError, match=message):
         writer.generate(**given)
 
 
-def test_without_a_template_there_is_no_conversation(writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_template_there_is_no_conversation(writer: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer.tokenizer, "chat_template", None)
     with pytest.raises(TextError, match="no chat template"):
         writer.generate(ASK)

@@ -18,9 +18,9 @@ from anyorder.errors import UsageError
 from anyorder.options import SHOW, Loading, Option, known, offered
 
 if TYPE_CHECKING:
+    from anyorder.text.language_model import LanguageModel
     from anyorder.text.plan import Plan
     from anyorder.text.translator import Translator
-    from anyorder.text.writer import Writer
 
 
 Command = Callable[..., None]
@@ -89,7 +89,7 @@ Ray = Annotated[
         rich_help_panel="Who works",
     ),
 ]
-LanguageModel = Annotated[
+LanguageModelName = Annotated[
     str, typer.Option("--model", "-m", help="A masked LM: a folder, or a name on the Hugging Face hub.")
 ]
 
@@ -122,7 +122,7 @@ def check_beside(loading: dict[str, Any], plan: dict[str, Any]) -> None:
         raise UsageError("--beside is the model that --rescore ar and both ask: add one of them, or leave it out")
 
 
-def open_writer(name: str, loading: dict[str, Any]) -> Writer:
+def open_language_model(name: str, loading: dict[str, Any]) -> LanguageModel:
     """The language model of that name."""
     from anyorder.text.load import load
 

@@ -22,7 +22,7 @@ _RULES, _CHAIN = "What is allowed", "A Gibbs chain instead of an order"
 @o.options("design", loads=("language",))
 def design(
     parent: Annotated[str, typer.Argument(metavar="PARENT", help="A FASTA file with one sequence, or the sequence.")],
-    model: o.LanguageModel = ...,  # type: ignore[assignment]
+    model: o.LanguageModelName = ...,  # type: ignore[assignment]
     *,
     redesign: Annotated[
         str, typer.Option(help="What is written anew: 95-102,30, or with new lengths 95-102:6-10.")
@@ -95,7 +95,7 @@ def design(
     elif num_positions or in_order or leader_length or rollover_from_start or burnin or not mask:
         raise UsageError("--num-positions, --in-order, --leader-length, --burnin … are a chain's: add --num-iters")
     name, sequence = one_sequence(parent)
-    writer = o.open_writer(model, loading)
+    writer = o.open_language_model(model, loading)
     found = writer.design(
         sequence, redesign, n, allow=allow, ban=ban, near=near, most_run=most_run, duplicates=duplicates, pll=pll,
         offset=offset, chain=chain, **plan,

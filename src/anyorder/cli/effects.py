@@ -80,7 +80,7 @@ def effects(
 
     _, sequence = one_sequence(wild_type)
     loading = o.parted(given)[1]
-    mean = Mean([o.open_writer(m, dict(loading)) for m in model], sequence, by=by, window=window, seed=seed)
+    mean = Mean([o.open_language_model(m, dict(loading)) for m in model], sequence, by=by, window=window, seed=seed)
     for note in sorted({s.note for s in mean.scorers} - {""}):
         print(f"anyorder: {note}", file=sys.stderr)
     if scan:

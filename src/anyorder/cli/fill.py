@@ -16,7 +16,7 @@ def fill(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts with [MASK] or <mask>. [default: lines of standard input]"),
     ] = None,
-    model: o.LanguageModel = ...,  # type: ignore[assignment]
+    model: o.LanguageModelName = ...,  # type: ignore[assignment]
     *,
     as_json: o.Json = False,
     show: o.Show = False,
@@ -37,7 +37,7 @@ def fill(
     o.make_plan(**plan)
     n = plan.pop("nbest")
     alone = {name: value for name, value in plan.items() if name in takes("stream")}
-    writer, watch = o.open_writer(model, loading), Watch(show, trace, view)
+    writer, watch = o.open_language_model(model, loading), Watch(show, trace, view)
     for line in texts_or_lines(text):
         if not line.strip() and not text:
             continue

@@ -12,7 +12,7 @@ from anyorder.cli import _options as o
 @o.options("generate", loads=("language",))
 def generate(
     prompt: Annotated[str, typer.Argument(help="What the text begins with, or with --chat what to answer.")] = "",
-    model: o.LanguageModel = ...,  # type: ignore[assignment]
+    model: o.LanguageModelName = ...,  # type: ignore[assignment]
     length: Annotated[
         int | None,
         typer.Option(min=1, help="Tokens to write. [default: as many as a diffusion LM's authors write, else 20]"),
@@ -38,7 +38,7 @@ def generate(
     plan, loading = o.parted(given)
     o.make_plan(**({"temperature": 1.0} if plan.keys() & {"top_k", "top_p"} else {}) | plan)
     n = plan.pop("nbest")
-    writer, watch = o.open_writer(model, loading), Watch(show, trace, view)
+    writer, watch = o.open_language_model(model, loading), Watch(show, trace, view)
     if length is None and getattr(writer.model, "family", None) is None:
         length = 20
     asked: Any = [{"role": "user", "content": prompt}] if chat and system is None else prompt

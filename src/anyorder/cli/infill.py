@@ -16,7 +16,7 @@ def infill(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts with {} for each gap. [default: lines of standard input]"),
     ] = None,
-    model: o.LanguageModel = ...,  # type: ignore[assignment]
+    model: o.LanguageModelName = ...,  # type: ignore[assignment]
     length: Annotated[str, typer.Option(help="Tokens a gap, a number or a range.", rich_help_panel=PLAN)] = "1-5",
     *,
     as_json: o.Json = False,
@@ -34,7 +34,7 @@ def infill(
     o.make_plan(**plan)
     n = plan.pop("nbest")
     lengths = o.lengths_of(length)
-    writer = o.open_writer(model, loading)
+    writer = o.open_language_model(model, loading)
     for line in texts_or_lines(text):
         if not line.strip() and not text:
             continue

@@ -41,7 +41,7 @@ def score(
     if to is not None:
         _translations(model, to, text, tokens, as_json, loading)
         return
-    writer = o.open_writer(model, loading)
+    writer = o.open_language_model(model, loading)
     for line in texts_or_lines(text):
         if not line.strip() and not text:
             continue

@@ -67,7 +67,7 @@ def Fill(
     model: str, *, column: str = "text", into: str = "filled", error: str = "error", n: int = 1,
     **options: Any,
 ) -> type[Mapper]:  # fmt: skip
-    """The masks of `column` filled jointly; options are those of `Writer.fill`."""
+    """The masks of `column` filled jointly; options are those of `LanguageModel.fill`."""
     return _mapper(Task("fill", model, None, None, column, "", into, error, n, **parted(options)))
 
 
@@ -75,7 +75,7 @@ def Infill(
     model: str, length: int | Iterable[int] = range(1, 6), *, column: str = "text", into: str = "infilled",
     error: str = "error", n: int = 1, **options: Any,
 ) -> type[Mapper]:  # fmt: skip
-    """The gaps {} of `column` written, each of those lengths tried; options are those of `Writer.infill`."""
+    """The gaps {} of `column` written, each of those lengths tried; options are those of `LanguageModel.infill`."""
     lengths = (length,) if isinstance(length, int) else tuple(length)
     return _mapper(Task("infill", model, None, None, column, "", into, error, n, lengths, **parted(options)))
 
@@ -84,7 +84,7 @@ def Generate(
     model: str, length: int = 20, *, column: str = "text", into: str = "generated", error: str = "error", n: int = 1,
     **options: Any,
 ) -> type[Mapper]:  # fmt: skip
-    """Texts of `length` tokens that go on from `column`; options are those of `Writer.generate`."""
+    """Texts of `length` tokens that go on from `column`; options are those of `LanguageModel.generate`."""
     return _mapper(Task("generate", model, None, None, column, "", into, error, n, (length,), **parted(options)))
 
 

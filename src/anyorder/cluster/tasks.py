@@ -119,7 +119,7 @@ class Opened:
     """A task with its model: columns in, new columns out."""
 
     task: Task
-    held: Any  # a Translator or a Writer
+    held: Any  # a Translator or a LanguageModel
     freed: Freed = field(default_factory=Freed)
 
     def __call__(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:

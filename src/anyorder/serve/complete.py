@@ -12,12 +12,12 @@ from anyorder.options import takes
 from anyorder.serve.language import detect
 from anyorder.serve.refusal import wrong
 from anyorder.text.blanks import GAP
+from anyorder.text.language_model import LanguageModel
 from anyorder.text.load import translates
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
 
 Decode = Callable[[Sequence[int]], str]
 Top = tuple[tuple[str, float], ...]  # the likeliest symbols of a position, with log p
@@ -89,14 +89,14 @@ def translations(model: Translator, asked: Way, wanted: Wanted) -> list[Choice]:
     return [cut(h, h.ids, h.logp, speaker(model, asked.to), wanted, _tops(model, h, 0)) for h in found]
 
 
-def speaker(model: Translator | Writer, to: str | None = None) -> Decode:
+def speaker(model: Translator | LanguageModel, to: str | None = None) -> Decode:
     """Ids as a person reads them."""
     if not translates(model):
         return lambda ids: str(model.tokenizer.decode(list(ids), skip_special_tokens=True))
     return lambda ids: str(model.tokenizer.decode([list(ids)], to)[0])
 
 
-def writings(model: Writer, prompt: str, suffix: str, wanted: Wanted) -> list[Choice]:
+def writings(model: LanguageModel, prompt: str, suffix: str, wanted: Wanted) -> list[Choice]:
     """n texts that go on from a prompt, or fill the gap before a suffix."""
     length, room = wanted.tokens or 16, model.model.max_length
     start, end = model._wrap(model._encode(prompt))
@@ -116,7 +116,7 @@ def writings(model: Writer, prompt: str, suffix: str, wanted: Wanted) -> list[Ch
     return out
 
 
-def _infillings(model: Writer, prompt: str, suffix: str, wanted: Wanted, longest: int) -> list[Choice]:
+def _infillings(model: LanguageModel, prompt: str, suffix: str, wanted: Wanted, longest: int) -> list[Choice]:
     """Every length of the gap is tried; the best by the pseudo log-likelihood of the whole."""
     if GAP in prompt or GAP in suffix:
         raise wrong(f"prompt and suffix can not have {GAP} in them: it is how a gap is written", "suffix")
@@ -163,7 +163,7 @@ def pieces(decode: Decode, ids: Sequence[int]) -> list[str]:
     return out
 
 
-def _tops(model: Translator | Writer, h: Hypothesis, start: int) -> list[Top]:
+def _tops(model: Translator | LanguageModel, h: Hypothesis, start: int) -> list[Top]:
     """The likeliest symbols of each position when it was last written, from a kept path."""
     if h.path is None:
         return []

@@ -1,4 +1,4 @@
-"""Served models: the same Translator and Writer as everywhere, whose generators hand their rows to the engine."""
+"""Served models: Translator and LanguageModel as everywhere; their generators hand their rows to the engine."""
 
 from __future__ import annotations
 

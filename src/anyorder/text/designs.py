@@ -24,7 +24,7 @@ from anyorder.text.plan import Plan, planned
 from anyorder.text.rows import Canvas, Input
 
 if TYPE_CHECKING:
-    from anyorder.text.writer import Writer
+    from anyorder.text.language_model import LanguageModel
 
 ROUNDS = 8  # rounds of drawing without enough new designs, then it is said how many there are
 
@@ -132,7 +132,7 @@ class Alphabet:
     parent: tuple[int, ...]  # … and their ids
 
     @classmethod
-    def of(cls, writer: Writer, parent: str) -> Alphabet:
+    def of(cls, writer: LanguageModel, parent: str) -> Alphabet:
         """The alphabet in which a parent reads symbol by symbol; letters where the vocabulary is letters."""
         ids = writer._encode(parent)
         special = set(writer.model.special_ids)
@@ -174,7 +174,7 @@ def rules(some: str | Sequence[str] | None, size: int, offset: int) -> list[tupl
 class Designer:
     """Draws designs of one parent."""
 
-    writer: Writer
+    writer: LanguageModel
     parent: str
     stretches: tuple[Stretch, ...]
     alphabet: Alphabet
@@ -357,7 +357,7 @@ def longest_run(sequence: str) -> int:
 
 
 def design(
-    writer: Writer,
+    writer: LanguageModel,
     parent: str,
     redesign: str,
     n: int = 1,

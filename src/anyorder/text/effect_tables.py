@@ -12,7 +12,7 @@ from anyorder.errors import DataError, TextError, extra
 from anyorder.text.effects import Effect, Scorer, Variant, from_sequence, spearman, variant
 
 if TYPE_CHECKING:
-    from anyorder.text.writer import Writer
+    from anyorder.text.language_model import LanguageModel
 
 MUTANT, SEQUENCE, MEASURED = "mutant", "mutated_sequence", "DMS_score"  # columns as ProteinGym has them
 Row = dict[str, str]
@@ -68,7 +68,7 @@ class Variants:
 class Mean:
     """Scores by one model, or by the mean of several."""
 
-    def __init__(self, writers: Sequence[Writer], wild_type: str, **how: Any) -> None:
+    def __init__(self, writers: Sequence[LanguageModel], wild_type: str, **how: Any) -> None:
         self.by = str(how.get("by", "masked-marginals"))
         self.scorers = [Scorer(writer, wild_type, **how) for writer in writers]
         names = [Path(writer.name).name or writer.name for writer in writers]

@@ -23,7 +23,7 @@ from anyorder.errors import PlanError, TextError
 from anyorder.text.batching import TOKEN_BUDGET, batches, padded
 
 if TYPE_CHECKING:
-    from anyorder.text.writer import Writer
+    from anyorder.text.language_model import LanguageModel
 
 RESIDUES = {
     "Ala": "A", "Arg": "R", "Asn": "N", "Asp": "D", "Cys": "C", "Gln": "Q", "Glu": "E", "Gly": "G", "His": "H",
@@ -285,7 +285,7 @@ CONVENTIONS: dict[str, Convention] = {
 # ---------------------------------------------------------------------- the model
 
 
-def alphabet(writer: Writer) -> dict[str, int]:
+def alphabet(writer: LanguageModel) -> dict[str, int]:
     """The single letters that the model's tokenizer knows, and the symbol of each."""
     found = {}
     unknown = writer.tokenizer.unk_token_id
@@ -309,7 +309,13 @@ class Scorer:
     """Scores variants of one wild type with one model; contexts of the wild type alone are remembered."""
 
     def __init__(
-        self, writer: Writer, wild_type: str, by: str = "masked-marginals", *, window: str = "optimal", seed: int = 0
+        self,
+        writer: LanguageModel,
+        wild_type: str,
+        by: str = "masked-marginals",
+        *,
+        window: str = "optimal",
+        seed: int = 0,
     ) -> None:
         if by not in CONVENTIONS:
             raise PlanError(f"by is one of {', '.join(CONVENTIONS)}; got {by!r}")

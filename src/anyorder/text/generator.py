@@ -1,6 +1,6 @@
 """Generator: ids in, hypotheses out. Encode, propose lengths, canvases, batches, decode or search, score, choose.
 
-Held by whatever speaks strings (Translator, Writer), and by what needs none (distillation, validation, a server):
+Translator and LanguageModel hold it for strings; distillation, validation and the server use it with ids:
 
     generator = anyorder.load("de-en").generator(to="en")
     generator.generate([Input(source_ids)], Plan.of("easy-first", lengths=4))[0][0].ids

@@ -17,15 +17,15 @@ from anyorder.models.hub import is_diffusion
 from anyorder.models.placing import FORMATS, Placing
 from anyorder.options import Loading, known, misspelt
 from anyorder.text import keywords
+from anyorder.text.language_model import LanguageModel
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 __all__ = ["load", "shipped"]
 
-Model = Translator | Writer
+Model = Translator | LanguageModel
 
 Kind = Literal["translation", "language", "masked", "diffusion"]
 Shipped = Literal["de-en", "de-en-ar", "de-en-joint"]
@@ -43,15 +43,15 @@ def load(path_or_name: str | Path, *, kind: Literal["translation"], **loading: U
 @overload
 def load(
     path_or_name: str | Path, *, kind: Literal["language", "masked"], **loading: Unpack[keywords.Load]
-) -> Writer: ...
+) -> LanguageModel: ...
 @overload
-def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **loading: Any) -> Writer: ...
+def load(path_or_name: str | Path, *, kind: Literal["diffusion"], **loading: Any) -> LanguageModel: ...
 @overload
-def load(path_or_name: str | Path, **loading: Unpack[keywords.Load]) -> Translator | Writer: ...
+def load(path_or_name: str | Path, **loading: Unpack[keywords.Load]) -> Translator | LanguageModel: ...
 
 
-def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **loading: Any) -> Translator | Writer:
-    """A `Translator` or a `Writer`.
+def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **loading: Any) -> Translator | LanguageModel:
+    """A `Translator` or a `LanguageModel`.
 
     `path_or_name` is a shipped model ("de-en"), a folder that `anyorder train` or `anyorder convert` made, or a Hugging
     Face masked or diffusion language model (folder or hub name; its config says which). `kind` says what is expected:
@@ -93,7 +93,7 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **load
         from anyorder.models.masked_lm import load_masked_lm
 
         model = load_masked_lm(where, placing)
-    return Writer(model, model.tokenizer, str(path_or_name), asked.unknown)
+    return LanguageModel(model, model.tokenizer, str(path_or_name), asked.unknown)
 
 
 def _check_loading(asked: Loading, kind: str, name: str | Path) -> None:

@@ -15,8 +15,8 @@ from anyorder.core.state import begin, canvas
 from anyorder.core.symbols import Symbols
 from anyorder.models.translation import Source
 from anyorder.text.batching import batches, padded
+from anyorder.text.language_model import LanguageModel
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
 from anyorder.training.config import ConfigError
 from anyorder.training.rollout import Episodes
 from anyorder.training.validation import bleu
@@ -93,7 +93,7 @@ class FillTask:
 
     measure = "right, %"
 
-    def __init__(self, writer: Writer, train: Sequence[str], valid: Sequence[str], longest: int) -> None:
+    def __init__(self, writer: LanguageModel, train: Sequence[str], valid: Sequence[str], longest: int) -> None:
         self.model: Any = writer.model.eval()
         self.symbols = Symbols(ban=self.model.special_ids)
         encode = writer.tokenizer.encode

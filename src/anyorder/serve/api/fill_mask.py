@@ -13,9 +13,9 @@ from anyorder.serve.how import Asked, Text, Texts
 from anyorder.serve.refusal import wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import MASKS
+from anyorder.text.language_model import LanguageModel
 from anyorder.text.load import translates
 from anyorder.text.results import Filling
-from anyorder.text.writer import Writer
 
 
 class Parameters(Asked):
@@ -72,7 +72,7 @@ def routes(server: Server) -> APIRouter:
     return router
 
 
-def _shown(model: Writer, filling: Filling) -> dict[str, Any]:
+def _shown(model: LanguageModel, filling: Filling) -> dict[str, Any]:
     """One mask has a token; several have a list of them."""
     words = [str(model.tokenizer.decode([i])) for i in filling.ids]
     one = len(words) == 1

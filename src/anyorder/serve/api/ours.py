@@ -18,12 +18,12 @@ from anyorder.serve.how import Asked, How, HowShown, Text, Texts, options, plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.blanks import GAP
+from anyorder.text.language_model import LanguageModel
 from anyorder.text.load import translates
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, ranked
 from anyorder.text.rows import Canvas, Input
 from anyorder.text.translator import Translator
-from anyorder.text.writer import Writer
 from anyorder.traces.page import plain
 from anyorder.traces.trace import Trace, to_lines
 
@@ -210,7 +210,7 @@ def routes(server: Server) -> APIRouter:
 STREAMED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
-def fits(model: Writer, text: str, more: int = 0) -> None:
+def fits(model: LanguageModel, text: str, more: int = 0) -> None:
     """Refuse a text that is too long for a language model."""
     room, size = model.model.max_length, len(model.tokenizer.encode(text)) + more
     if room is not None and size > room:

@@ -13,13 +13,13 @@ import anyorder
 
 
 @pytest.fixture(scope="module")
-def writer(tmp_path_factory: pytest.TempPathFactory) -> anyorder.Writer:
+def writer(tmp_path_factory: pytest.TempPathFactory) -> anyorder.LanguageModel:
     loaded = anyorder.load(build_bert(tmp_path_factory.mktemp("models") / "bert"))
-    assert isinstance(loaded, anyorder.Writer)
+    assert isinstance(loaded, anyorder.LanguageModel)
     return loaded
 
 
-def _log_p(writer: anyorder.Writer, ids: list[int], position: int) -> torch.Tensor:
+def _log_p(writer: anyorder.LanguageModel, ids: list[int], position: int) -> torch.Tensor:
     """log p at a position from the model's own full forward pass, special symbols left out."""
     with torch.no_grad():
         logits = writer.model.model(input_ids=torch.tensor([ids])).logits[0, position]
@@ -27,7 +27,7 @@ def _log_p(writer: anyorder.Writer, ids: list[int], position: int) -> torch.Tens
     return logits.log_softmax(-1)
 
 
-def test_several_masks_are_filled_jointly(writer: anyorder.Writer) -> None:
+def test_several_masks_are_filled_jointly(writer: anyorder.LanguageModel) -> None:
     """With a beam that keeps everything, the best fillings are those of brute force over all pairs of words."""
     text = "the [MASK] sat on the [MASK] ."
     canvas = writer.tokenizer.encode(text)
@@ -45,7 +45,7 @@ def test_several_masks_are_filled_jointly(writer: anyorder.Writer) -> None:
     assert found[0].probability == pytest.approx(math.exp(joint[best[0]]), abs=1e-5)
 
 
-def test_fill_takes_lists_and_keeps_their_order(writer: anyorder.Writer) -> None:
+def test_fill_takes_lists_and_keeps_their_order(writer: anyorder.LanguageModel) -> None:
     texts = ["the [MASK] sat .", "yesterday a [MASK] [MASK] in the park .", "a <mask> ran ."]
     together = writer.fill(texts, n=2)
     for text, some in zip(texts, together, strict=True):
@@ -54,7 +54,7 @@ def test_fill_takes_lists_and_keeps_their_order(writer: anyorder.Writer) -> None
     assert [len(f[0].ids) for f in together] == [1, 2, 1]
 
 
-def test_infill_chooses_the_length_by_score(writer: anyorder.Writer) -> None:
+def test_infill_chooses_the_length_by_score(writer: anyorder.LanguageModel) -> None:
     found = writer.infill("the {} on the mat .", length=range(1, 4), n=12, beam=6)
     assert len({len(f.ids) for f in found}) > 1
     for filling in found:
@@ -63,7 +63,7 @@ def test_infill_chooses_the_length_by_score(writer: anyorder.Writer) -> None:
     assert [f.score for f in found] == sorted((f.score for f in found), reverse=True)
 
 
-def test_generate_is_seeded(writer: anyorder.Writer) -> None:
+def test_generate_is_seeded(writer: anyorder.LanguageModel) -> None:
     one, two = writer.generate(length=6, n=2, seed=3)
     again = writer.generate(length=6, n=2, seed=3)
     assert [one.ids, two.ids] == [f.ids for f in again] and one.ids != two.ids
@@ -71,7 +71,7 @@ def test_generate_is_seeded(writer: anyorder.Writer) -> None:
     assert len(one.ids) == 6 and not set(one.ids) & set(writer.model.special_ids)
 
 
-def test_score_is_the_pseudo_log_likelihood(writer: anyorder.Writer) -> None:
+def test_score_is_the_pseudo_log_likelihood(writer: anyorder.LanguageModel) -> None:
     score = writer.score("the cat sat .")
     ids = writer.tokenizer.encode("the cat sat .")
     for k, position in enumerate(range(1, len(ids) - 1)):
@@ -84,7 +84,7 @@ def test_score_is_the_pseudo_log_likelihood(writer: anyorder.Writer) -> None:
 
 
 @pytest.mark.parametrize("option", ["lengths", "rescore", "nbest", "polish", "normalise"])
-def test_an_option_without_effect_is_refused(writer: anyorder.Writer, option: str) -> None:
+def test_an_option_without_effect_is_refused(writer: anyorder.LanguageModel, option: str) -> None:
     value = {"rescore": "path", "normalise": "sum"}.get(option, 3)
     more = {"rescore": "pll"} if option == "polish" else {}
     for call in (writer.fill, writer.infill, lambda text, **o: writer.generate(length=4, **o)):
@@ -95,7 +95,7 @@ def test_an_option_without_effect_is_refused(writer: anyorder.Writer, option: st
             watch("the [MASK] .", beam=2)
 
 
-def test_stream_and_trace_show_the_same_filling(writer: anyorder.Writer) -> None:
+def test_stream_and_trace_show_the_same_filling(writer: anyorder.LanguageModel) -> None:
     text = "the [MASK] [MASK] on the [MASK] ."
     moments = list(writer.stream(text))
     trace = writer.trace(text)
@@ -114,6 +114,6 @@ def test_stream_and_trace_show_the_same_filling(writer: anyorder.Writer) -> None
         (lambda w: w.score(""), "nothing to score"),
     ],
 )
-def test_mistakes_are_explained(writer: anyorder.Writer, call, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_mistakes_are_explained(writer: anyorder.LanguageModel, call, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(anyorder.TextError, match=message):
         call(writer)

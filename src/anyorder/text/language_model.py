@@ -1,0 +1,371 @@
+"""LanguageModel: fill, infill, generate and score text with a masked or diffusion language model."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, Unpack, overload
+
+import torch
+from torch import Tensor
+
+from anyorder.core import Cost, Decoder, unroll
+from anyorder.errors import TextError
+from anyorder.models import vocabulary
+from anyorder.models.placing import moved
+from anyorder.options import Task, Unknown, defaults, known, number
+from anyorder.text import keywords
+from anyorder.text.blanks import GAP, Blanks, spoken, usable
+from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
+from anyorder.text.designs import Chain, Design, design
+from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
+from anyorder.text.effort import estimate, expected
+from anyorder.text.generator import Generator
+from anyorder.text.plan import Plan, planned
+from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
+from anyorder.text.rows import Canvas, Input, Whole
+from anyorder.traces.trace import Trace
+
+
+@dataclass
+class LanguageModel:
+    """A masked language model with its tokenizer (Hugging Face's interface)."""
+
+    tasks: ClassVar[tuple[Task, ...]] = ("fill", "infill", "generate", "stream")  # what it can do, beside scoring
+    languages: ClassVar[tuple[str, ...]] = ()  # that it translates between
+    causal: ClassVar[bool] = False
+    forwards: ClassVar[bool] = False
+
+    model: Any
+    tokenizer: Any
+    name: str = "model"
+    unknown: Unknown = "refuse"
+    generator: Generator = field(init=False, repr=False)  # ids in, hypotheses out
+
+    def __post_init__(self) -> None:
+        self.generator = Generator(self.model, name=self.name)
+
+    def to(self, device: str | torch.device) -> LanguageModel:
+        """This model, moved there: "cpu", "cuda", "cuda:1", "mps", "xpu" or "auto"."""
+        moved(self.model, device)
+        return self
+
+    def through(self, name: str, wrap: Callable[[Generator], Generator]) -> LanguageModel:
+        """The same model under a name, its generator replaced by what `wrap` makes of it."""
+        made = replace(self, name=name)
+        made.generator = wrap(made.generator)
+        return made
+
+    @property
+    def cost(self) -> Cost:
+        """Of everything this writer has done."""
+        return Cost.total([self.generator.cost])
+
+    @overload
+    def fill(  # type: ignore[overload-overlap]
+        self, texts: str, n: int = 5, **options: Unpack[keywords.Fill]
+    ) -> list[Filling]: ...
+    @overload
+    def fill(self, texts: Sequence[str], n: int = 5, **options: Unpack[keywords.Fill]) -> list[list[Filling]]: ...
+
+    def fill(
+        self, texts: str | Sequence[str], n: int = 5, **options: Unpack[keywords.Fill]
+    ) -> list[Filling] | list[list[Filling]]:
+        """Fill every mask of a text jointly; the n best fillings by joint probability. The rest stays as it was typed.
+
+        Options are what makes a decoder (order, steps, …), beam and positions; the default writes the surest position
+        first, with a beam of max(n, 8).
+        """
+        number("n", n)
+        plan = planned("fill", None, options, beam=max(n, 8))
+        many = [texts] if isinstance(texts, str) else list(texts)
+        blanks = [self._blanks(text) for text in many]
+        found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(blanks, plan)]
+        return found[0] if isinstance(texts, str) else found
+
+    def infill(
+        self, text: str, length: int | Iterable[int] = range(1, 6), n: int = 1, **options: Unpack[keywords.Infill]
+    ) -> list[Filling]:
+        """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score. What stands
+        outside the gaps stays as it was typed.
+
+        The score is the mean pseudo log-likelihood of the whole text, so that lengths compare and what follows the gap
+        counts. Options are those of `fill`.
+        """
+        number("n", n)
+        plan = planned("infill", None, options, beam=max(n, 4))
+        lengths = [length] if isinstance(length, int) else list(dict.fromkeys(length))
+        gaps = text.count(GAP)
+        if not gaps:
+            raise TextError(f"there is no gap in {text!r}: write {GAP} where text is missing")
+        if not lengths or min(lengths) < 1:
+            raise TextError(f"gap lengths must be at least 1, got {lengths}")
+        self._expect(plan, len(lengths) ** gaps, max(lengths) * gaps, len(text))
+        blanks = [self._blanks(text, choice) for choice in itertools.product(lengths, repeat=gaps)]
+        fillings = [f for group in self._fillings(blanks, plan) for f in group]
+        scores = self._pll([self._encode(f.text) for f in fillings])
+        ranked = [replace(f, score=float(s.sum()) / max(1, len(s))) for f, s in zip(fillings, scores, strict=True)]
+        return sorted(ranked, key=lambda f: -f.score)[:n]
+
+    def generate(
+        self,
+        prompt: str | Sequence[Message] = "",
+        *,
+        length: int | None = None,
+        max_new_tokens: int | None = None,
+        n: int = 1,
+        stop: str | Sequence[str] = (),
+        system: str | None = None,
+        traced: bool = False,
+        **options: Unpack[keywords.Generate],
+    ) -> list[Filling]:
+        """n texts of `length` tokens (or `max_new_tokens`) after a prompt, or the answers to messages.
+
+        A prompt is shown before what was written; of a conversation ({"role": "user", "content": "…"}, in the form of
+        the model's chat template; `system` is its first message) the answer alone. A symbol that ends a text, or one of
+        `stop`, ends it. Length and options are those of a diffusion LM's authors where it is known (128 tokens for
+        LLaDA, block by block); otherwise texts are sampled: order random, temperature 1. A beam needs temperature 0.
+        """
+        number("n", n)
+        given = prompt_of(prompt, system, self.tokenizer, self.name)
+        ids = self._given(given.text) if given.text else []
+        start, end = ([*ids], []) if given.chat else self._wrap(ids)
+        length = self._length(length, max_new_tokens, len(start) + len(end))
+        asked, own = self._own(length, dict(options))
+        plan = planned("generate", None, asked, **own)
+        ends, stop = getattr(self.model, "ends", ()), stops(stop)
+        self._expect(plan, n, length, len(ids))
+        canvas = (*start, *[self.model.mask_id] * length, *end)
+        after = (lambda new: answer(new, self.tokenizer)) if given.chat else self._after(given.text, ids)
+
+        def text(new: Sequence[int]) -> str:
+            said, before = after(ended(new, ends)), "" if given.chat else given.text
+            return before + stopped(said[len(before) :], stop)
+
+        inputs = [self._input(canvas, k) for k in range(n)]
+        found = [some[0] for some in self.generator.generate(inputs, plan, keep=traced)]
+        return [
+            replace(filling, trace=None if h.path is None else h.path.trace(self._strings, text=filling.text))
+            for h in found
+            for filling in [self._filling(canvas, h, text)]
+        ]
+
+    def _length(self, length: int | None, most: int | None, given: int) -> int:
+        """How many tokens to write: as asked, or as the model's authors do, if they fit beside those given."""
+        if length is not None and most is not None:
+            raise TextError("length and max_new_tokens are the same: give one of them")
+        asked = most if length is None else length
+        if asked is not None:
+            if asked < 1:
+                raise TextError(f"length must be at least 1, got {asked}")
+            return asked
+        family, room = getattr(self.model, "family", None), getattr(self.model, "max_length", None)
+        if family is None:
+            raise TextError(f"{self.name} has no length of its own: say how many tokens to write, as in length=20")
+        return int(max(1, family.length if room is None else min(family.length, room - given)))
+
+    def _own(self, length: int, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(options, defaults) of a text of this length: those of the model's authors, or sampling in any order."""
+        family = getattr(self.model, "family", None)
+        if isinstance(options.get("order"), Decoder):
+            return options, {}
+        if family is None:
+            return options, {"order": "uniform", "temperature": 1.0}
+        steps = options.get("steps")
+        own = family.writes(length, steps if isinstance(steps, int) else None)
+        composing = ("order", "count", "among", "order_temperature", "conditionals", "beam", "positions")
+        if isinstance(steps, str) or any(
+            options.get(name, known()[name].default) != known()[name].default for name in composing
+        ):
+            own.pop("order")
+        else:
+            options.pop("steps", None)
+        if not options.get("temperature", own["temperature"]):  # nothing is drawn
+            own.pop("top_p", None)
+        return options, own
+
+    def _expect(self, plan: Plan, canvases: int, masks: int, given: int) -> None:
+        """Refuse before anything is tokenised what would take too long, or too much memory."""
+        decoder = self.generator.decoder(plan)
+        estimate(self.model, plan, decoder, canvases, masks, masks + given, causal=False).allow(plan, self.name)
+
+    @overload
+    def score(self, texts: str) -> TextScore: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Sequence[str]) -> list[TextScore]: ...
+
+    def score(self, texts: str | Sequence[str]) -> TextScore | list[TextScore]:
+        """Pseudo log-likelihood, and log p of each token given all others."""
+        many = [texts] if isinstance(texts, str) else list(texts)
+        ids = [self._given(text) for text in many]
+        for text, row in zip(many, ids, strict=True):
+            if not row:
+                raise TextError(f"there is nothing to score in {text!r}")
+        rows = zip(many, ids, self._pll(ids), strict=True)
+        out = [TextScore(text, self._names(row), tuple(p.tolist())) for text, row, p in rows]
+        return out[0] if isinstance(texts, str) else out
+
+    def effects(
+        self,
+        wild_type: str,
+        mutants: Iterable[str],
+        by: str = "masked-marginals",
+        *,
+        offset: int = 1,
+        window: str = "optimal",
+        seed: int = 0,
+    ) -> list[Effect]:
+        """The effect of each mutation ("A42G", "A42G:K55R") of a protein or nucleic acid; above 0 the model prefers it.
+
+        `by` is a convention of `anyorder.text.effects.CONVENTIONS`. Positions count from `offset`. A sequence longer
+        than the model's positions is read in windows.
+        """
+        scorer = Scorer(self, wild_type, by, window=window, seed=seed)
+        some = [mutants] if isinstance(mutants, str) else mutants
+        return list(scorer.stream(variant(wild_type, mutant, offset) for mutant in some))
+
+    def scan(
+        self, wild_type: str, positions: str | None = None, by: str = "masked-marginals", *, letters: str | None = None,
+        offset: int = 1, window: str = "optimal",
+    ) -> list[Effect]:  # fmt: skip
+        """The effects of all single substitutions, of all positions or of some ("10-25,40"), position by position."""
+        scorer = Scorer(self, wild_type, by, window=window)
+        where = None if positions is None else stretches(positions, len(wild_type), offset)
+        known = usual_letters(scorer.letters) if letters is None else letters
+        return list(scorer.stream(single_substitutions(wild_type, where, known, offset)))
+
+    def design(
+        self,
+        parent: str,
+        redesign: str,
+        n: int = 1,
+        *,
+        allow: str | Sequence[str] | None = None,
+        ban: str | Sequence[str] | None = None,
+        near: int | None = None,
+        most_run: int | None = None,
+        duplicates: bool = False,
+        pll: bool = True,
+        offset: int = 1,
+        chain: Chain | None = None,
+        **options: Unpack[keywords.Design],
+    ) -> list[Design]:
+        """n designs of a sequence: the stretches `redesign` ("95-102,30", "95-102:6-10") written anew, the rest fixed.
+
+        `allow` and `ban` are letters, everywhere ("C") or somewhere ("95-102:C"); `near` bounds the substitutions,
+        `most_run` runs of one letter; `chain` is a Gibbs chain instead of an order. Others are options of a plan.
+        """
+        guards = {"allow": allow, "ban": ban, "near": near, "most_run": most_run, "duplicates": duplicates}
+        return design(self, parent, redesign, n, pll=pll, offset=offset, chain=chain, **guards, **options)  # type: ignore[arg-type]
+
+    def stream(self, text: str, **options: Unpack[keywords.Stream]) -> Iterator[Moment]:
+        """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
+        plan = planned("stream", None, options, order=defaults("fill")["order"])
+        generator, plan = self.generator.carried_by(plan)
+        blanks, decoder = self._blanks(text), generator.decoder(plan)
+        canvas = self._canvas(blanks)
+        expected(generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
+        batch = generator.prepare([self._input(canvas)], plan)
+        for t, taken in enumerate(unroll(generator.model, batch.context, batch.state, decoder)):
+            tokens = taken.state.tokens[0]
+            written = tuple(taken.z[0].nonzero()[:, 0].tolist())
+            yield Moment(t, self._strings(tokens), written, blanks.filled(self._new(canvas, tokens), self.tokenizer))
+
+    def trace(self, text: str, **options: Unpack[keywords.Stream]) -> Trace:
+        """How the masks of a text are filled greedily, step by step, with alternatives; options as in `stream`."""
+        plan = planned("stream", None, options, order=defaults("fill")["order"])
+        blanks = self._blanks(text)
+        canvas = self._canvas(blanks)
+        (best,) = self.generator.generate([self._input(canvas)], plan, keep=True)[0]
+        assert best.path is not None
+        new = self._new(canvas, best.ids)
+        return best.path.trace(self._strings, text=blanks.filled(new, self.tokenizer))
+
+    # ------------------------------------------------------------------ canvases
+
+    def _given(self, text: str) -> list[int]:
+        """The ids of a text of the user's."""
+        return vocabulary.encode(self.tokenizer, usable(text), self.unknown == "allow")
+
+    def _encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def _wrap(self, ids: list[int]) -> tuple[list[int], list[int]]:
+        """What the tokenizer puts around a text: ([CLS] + ids, [SEP]) for a BERT."""
+        special = list(self.tokenizer.encode(""))
+        head = self._head(special)
+        return special[:head] + ids, special[head:]
+
+    @staticmethod
+    def _head(special: list[int]) -> int:
+        return (len(special) + 1) // 2
+
+    def _blanks(self, text: str, gaps: Sequence[int] = ()) -> Blanks:
+        """A text with its masks, and its gaps of so many masks each."""
+        blanks = Blanks.of(text, str(self.tokenizer.mask_token), gaps)
+        if not blanks.runs:
+            raise TextError(f"there is no mask in {text!r}: write {self.tokenizer.mask_token} where a word is missing")
+        return blanks
+
+    def _canvas(self, blanks: Blanks) -> list[int]:
+        """The ids of a text with its masks, special tokens around it."""
+        start, end = self._wrap(self._given(blanks.canvas(str(self.tokenizer.mask_token))))
+        seen = (start + end).count(self.model.mask_id)
+        if seen != blanks.masks:
+            raise TextError(f"the tokenizer of {self.name} finds {seen} masks where {blanks.masks} are written")
+        return start + end
+
+    @staticmethod
+    def _input(canvas: Sequence[int], copy: int = 0) -> Input:
+        return Input(canvases=(Canvas(tuple(canvas), copy=copy),))
+
+    def _fillings(self, blanks: Sequence[Blanks], plan: Plan) -> list[list[Filling]]:
+        """The fillings of each text."""
+        canvases = [self._canvas(one) for one in blanks]
+        found = self.generator.generate([self._input(canvas) for canvas in canvases], plan)
+        out: list[list[Filling]] = []
+        for one, canvas, some in zip(blanks, canvases, found, strict=True):
+            text = partial(one.filled, tokenizer=self.tokenizer)
+            out.append([self._filling(canvas, h, text) for h in some])
+        return out
+
+    def _new(self, canvas: Sequence[int], ids: Any) -> list[int | None]:
+        """What now stands where a canvas was masked; None where it still is."""
+        now = [int(ids[i]) for i, token in enumerate(canvas) if token == self.model.mask_id]
+        return [None if i == self.model.mask_id else i for i in now]
+
+    def _filling(self, canvas: Sequence[int], h: Hypothesis, text: Callable[[Sequence[int]], str]) -> Filling:
+        where = [i for i, token in enumerate(canvas) if token == self.model.mask_id]
+        new = tuple(h.ids[i] for i in where)
+        return Filling(text(new), self._names(new), new, sum(h.logp[i] for i in where), h.path_score)
+
+    def _after(self, prompt: str, ids: Sequence[int]) -> Callable[[Sequence[int]], str]:
+        """How what is written after a prompt reads: the prompt as it was typed, and the space that belongs there."""
+
+        def text(new: Sequence[int]) -> str:
+            if not prompt or prompt[-1].isspace() or not ids:
+                return prompt + spoken(new, self.tokenizer).lstrip(" ")
+            last, both = (self.tokenizer.decode(list(some)) for some in (ids[-1:], [*ids[-1:], *new]))
+            return prompt + (both.removeprefix(last) if both.startswith(last) else " " + spoken(new, self.tokenizer))
+
+        return text
+
+    def _pll(self, rows: Sequence[list[int]]) -> list[Tensor]:
+        """log p of each token of each text given all its others."""
+        wholes = []
+        for ids in rows:
+            start, end = self._wrap(ids)
+            wholes.append(Whole((), start + end, len(start) - len(ids), len(start)))
+        return self.generator.log_probs(wholes)
+
+    # ------------------------------------------------------------------ ids and strings
+
+    def _names(self, ids: Sequence[int]) -> tuple[str, ...]:
+        names = self.tokenizer.convert_ids_to_tokens(list(ids))
+        return tuple(f"<{i}>" if name is None else name for i, name in zip(ids, names, strict=True))
+
+    def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
+        kept = [i for i in ids.tolist() if i != self.model.pad_id]
+        return tuple(None if i == self.model.mask_id else name for i, name in zip(kept, self._names(kept), strict=True))
