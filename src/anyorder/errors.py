@@ -19,6 +19,10 @@ class PlanError(UsageError):
     """A plan that makes no sense, or an option that could have no effect; the message says what to write instead."""
 
 
+class RuleError(PlanError):
+    """A rule that cannot be kept, is no rule, or that no text can keep; the message says which part of it."""
+
+
 class TooMuchError(PlanError):
     """A plan that would take more passes or memory for a text than it may; for a shorter text it may do."""
 
