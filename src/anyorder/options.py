@@ -15,6 +15,7 @@ option, `HOLES` says why; tests/test_options.py walks tasks × options × front 
 from __future__ import annotations
 
 import difflib
+import json
 import math
 import numbers
 import re
@@ -45,7 +46,7 @@ TASKS: dict[Task, str] = {
 ORDER_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")  # an order of one's own
 MOST = 2**40  # the largest whole number that an option may have
 WORDS = 200  # characters that an option given as text may have over HTTP
-PLAN, SHOW, SPEED = "How to write", "What to show", "How fast"
+PLAN, RULES, SHOW, SPEED = "How to write", "What to write", "What to show", "How fast"
 
 
 class Told(str):
@@ -91,12 +92,49 @@ def _steps(text: str) -> int | str:
     return int(text) if text.isdecimal() and len(text) < 20 else text
 
 
+def _schema(text: str) -> str:
+    """A JSON Schema, as JSON, from a file or from JSON; the word `object` stands for any JSON object."""
+    if text.strip() in ("object", '"object"'):
+        return '"object"'
+    if not text.lstrip().startswith(("{", "true", "false")):
+        text = _content("schema", text)
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"the schema is no JSON: {error}") from None
+
+
+def _glossary(text: str) -> tuple[tuple[str, str], ...]:
+    """Pairs of terms from a file, `source TAB target` a line."""
+    pairs = []
+    for n, line in enumerate(_content("glossary", text).splitlines(), 1):
+        if not line.strip():
+            continue
+        parts = line.split("\t")
+        if len(parts) != 2 or not all(part.strip() for part in parts):
+            raise PlanError(f"{text}, line {n}: a term of a glossary is `source TAB target`, not {line!r}")
+        pairs.append((parts[0].strip(), parts[1].strip()))
+    return tuple(pairs)
+
+
+def _content(what: str, path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise PlanError(f"{what}: {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
 FILLING = ("fill", "infill", "generate", "design", "stream")
 GIVEN = dict.fromkeys(FILLING, "the length is given")
 NO_SLOTS = dict.fromkeys(("fill", "infill", "generate", "design"), "a text that is filled has no slots")
 NO_PROMPT = dict.fromkeys(("translate", "trace"), "it is for language models, which have no source side")
 ALONE = {"stream": "one hypothesis is followed"}
 JUDGED = dict.fromkeys(FILLING, "no candidates are compared by it; score(texts) gives pseudo log-likelihoods")
+WATCHED = {
+    "stream": "it shows a text that is not finished: use the call that returns it",
+    "design": "a design has letters allowed and banned for each stretch",
+}
+SOURCED = dict.fromkeys(FILLING, "there is no source to keep anything of: use include")
 COUNTED = {
     "trace": "it shows the best one; candidates() gives all of them",
     "stream": "it shows the writing of one text",
@@ -230,6 +268,38 @@ class Options(Declared):
         "too (dual): exact, for block-causal models; approximate-prefix and approximate-dual for the others.",
         without=NO_PROMPT,
     )
+    pattern: str | None = option(
+        None,
+        "A regular expression that the whole text (of fill and infill: what is written in each gap) matches; in any "
+        "order, exactly. Python's syntax without lookaround, backreferences and flags; \\d, \\w and \\s are ASCII.",
+        without=WATCHED, python="str | None", panel=RULES, causal=True,
+    )  # fmt: skip
+    schema: Any = option(
+        None, "A JSON Schema (a file, or the JSON itself) under which the text is valid; 'object': any JSON object.",
+        without=WATCHED, words=True, read=_schema, python="dict[str, Any] | str | Path | type | None", panel=RULES,
+        causal=True,
+    )  # fmt: skip
+    ban: tuple[str, ...] | None = option(
+        None,
+        "A word that is not in the text, as it is spelt here; may be repeated.",
+        without=WATCHED,
+        panel=RULES,
+        causal=True,
+    )
+    include: tuple[str, ...] | None = option(
+        None, "A word that stands somewhere in the text, in any tokenisation; may be repeated.", without=WATCHED,
+        panel=RULES, causal=True,
+    )  # fmt: skip
+    keep: tuple[str, ...] | None = option(
+        None, "What stands in the translation if it stands in the source: numbers, names (words with a capital that no "
+        "sentence begins with), or a regular expression; may be repeated.", without=SOURCED, panel=RULES,
+        causal=True,
+    )  # fmt: skip
+    glossary: Any = option(
+        None, "A file of terms, each `source TAB target`: where the source has the first, the translation has the "
+        "second.", without=SOURCED, words=True, read=_glossary, python="dict[str, str] | str | Path | None",
+        panel=RULES, causal=True,
+    )  # fmt: skip
     nbest: int = option(
         1, "Texts per input, the best first.", defaults={"fill": 5, "infill": 3}, without=COUNTED,
         flags=("-n",), aliases={"generate": ("--number",)}, least=1, panel=SHOW, causal=True,
@@ -295,6 +365,8 @@ class Loading(Declared):
 # Gaps that are meant: (front end or command, option) → why, and what stands for it there. Everything else is offered.
 # A front end is python, http, or a command; "python fill" is one task of it.
 HOLES: dict[tuple[str, str], str] = {
+    ("http", "schema"): "a body has a schema itself, which is no text: response_format, structured_outputs or schema",
+    ("http", "glossary"): "files are not read for a request: include says what must be there",
     ("http", "nbest"): "each dialect has a field of its own: n, alternatives or top_k",
     ("http", "most_passes"): "the server decides what a request may cost, by its limits and its deadline",
     ("http", "most_memory"): "the server decides what a request may cost, by its limits and its deadline",

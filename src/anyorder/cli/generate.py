@@ -14,8 +14,11 @@ def generate(
     prompt: Annotated[str, typer.Argument(help="What the text begins with, or with --chat what to answer.")] = "",
     model: o.LanguageModelName = ...,  # type: ignore[assignment]
     length: Annotated[
-        int | None,
-        typer.Option(min=1, help="Tokens to write. [default: as many as a diffusion LM's authors write, else 20]"),
+        str | None,
+        typer.Option(
+            help="Tokens to write, a number or a range. [default: as many as a diffusion LM's authors write, as a rule "
+            "has, or 20]"
+        ),
     ] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Answer the prompt, by the model's chat template.")] = False,
     system: Annotated[str | None, typer.Option(help="The conversation's first message; implies --chat.")] = None,
@@ -34,16 +37,18 @@ def generate(
     Example: anyorder generate "Why is the sky blue?" -m GSAI-ML/LLaDA-8B-Instruct --chat --show
     """
     from anyorder.cli._show import Watch
+    from anyorder.text.rules.rule import ruled
 
     plan, loading = o.parted(given)
-    o.make_plan(**({"temperature": 1.0} if plan.keys() & {"top_k", "top_p"} else {}) | plan)
+    checked = o.make_plan(**({"temperature": 1.0} if plan.keys() & {"top_k", "top_p"} else {}) | plan)
     n = plan.pop("nbest")
     writer, watch = o.open_language_model(model, loading), Watch(show, trace, view)
-    if length is None and getattr(writer.model, "family", None) is None:
-        length = 20
+    size: range | int | None = None if length is None else o.lengths_of(length)
+    if length is None and not ruled(checked) and getattr(writer.model, "family", None) is None:
+        size = 20
     asked: Any = [{"role": "user", "content": prompt}] if chat and system is None else prompt
     for filling in writer.generate(
-        asked, length=length, n=n, stop=stop or (), system=system, traced=watch.wanted, **plan
+        asked, length=size, n=n, stop=stop or (), system=system, traced=watch.wanted, **plan
     ):
         if watch.wanted and filling.trace is not None:
             watch(filling.trace)

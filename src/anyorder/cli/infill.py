@@ -17,7 +17,12 @@ def infill(
         typer.Argument(metavar="TEXT", help="Texts with {} for each gap. [default: lines of standard input]"),
     ] = None,
     model: o.LanguageModelName = ...,  # type: ignore[assignment]
-    length: Annotated[str, typer.Option(help="Tokens a gap, a number or a range.", rich_help_panel=PLAN)] = "1-5",
+    length: Annotated[
+        str | None,
+        typer.Option(
+            help="Tokens a gap, a number or a range. [default: 1-5, or what a rule has]", rich_help_panel=PLAN
+        ),
+    ] = None,
     *,
     as_json: o.Json = False,
     **given: Any,
@@ -33,7 +38,7 @@ def infill(
     plan, loading = o.parted(given)
     o.make_plan(**plan)
     n = plan.pop("nbest")
-    lengths = o.lengths_of(length)
+    lengths = None if length is None else o.lengths_of(length)
     writer = o.open_language_model(model, loading)
     for line in texts_or_lines(text):
         if not line.strip() and not text:

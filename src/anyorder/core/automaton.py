@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.noise import mix
+from anyorder.errors import RuleError
 
 MOST_STATES = 2000  # of an automaton: its (Q, Q) tables are read at every step
 
@@ -251,9 +252,9 @@ class Automaton:
 
 
 def check_states(count: int, most: int = MOST_STATES) -> None:
-    """Raises ValueError where an automaton gets too large."""
+    """Raises RuleError where an automaton gets too large."""
     if count > most:
-        raise ValueError(f"this rule needs more than {most:,} states: make it simpler (fewer or shorter repetitions)")
+        raise RuleError(f"this rule needs more than {most:,} states: make it simpler (fewer or shorter repetitions)")
 
 
 def _more(accept: Tensor, value: bool) -> Tensor:

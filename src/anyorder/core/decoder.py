@@ -17,6 +17,7 @@ from anyorder.core.rules import Rules
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.symbols import GREEDY, Symbols
+from anyorder.errors import RuleError
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Decoder:
 
     def start(self, state: State) -> State:
         """The state with what this decoder gives each row: its number of steps T, its own symbols. Before a row's
-        first step. Raises ValueError where a rule cannot be kept, or has no valid whole on its canvas."""
+        first step. Raises RuleError where a rule cannot be kept, or has no valid whole on its canvas."""
         state = self.symbols.start(state)
         if state.rules is not None:
             state = self._ruled(state, state.rules)
@@ -95,17 +96,21 @@ class Decoder:
     def _ruled(self, state: State, rules: Rules) -> State:
         """The state with rules that know what is never written."""
         if isinstance(self.edit, Insert):
-            raise ValueError("an insertion moves what is written, so a rule cannot be kept: use an order that replaces")
+            raise RuleError("an insertion moves what is written, so a rule cannot be kept: use an order that replaces")
         if self.symbols.may_mask or self.symbols.allowed is not None:
             what = "leave <mask> in place (may_mask)" if self.symbols.may_mask else "have allowed sets"
-            raise ValueError(f"symbols that {what} cannot keep a rule: put it into the rule (Automaton.alphabets)")
+            raise RuleError(f"symbols that {what} cannot keep a rule: put it into the rule (Automaton.alphabets)")
         if not self.symbols.renormalise:
-            raise ValueError("symbols that keep the model's own log p (renormalise=False) cannot keep a rule")
+            raise RuleError("symbols that keep the model's own log p (renormalise=False) cannot keep a rule")
         rules = rules.without([*self.symbols.ban, state.mask_id, state.pad_id])
         possible = rules.reach(state.tokens).possible
         if not bool(possible.all()):
             n = int((~possible).nonzero()[0])
-            raise ValueError(f"row {int(state.row[n])}: no text of {int(state.length[n])} symbols keeps its rule")
+            rule = rules.automata[int(rules.of[n])]
+            least, most = rule.shortest, rule.longest
+            have = "has no text" if least is None else f"has texts of {least} to {most or 'any number of'} symbols"
+            size = int(state.length[n])
+            raise RuleError(f"row {int(state.row[n])}: no text of {size} symbols keeps its rule, which {have}")
         return state.but(rules=rules)
 
     def candidates(self, state: State) -> Tensor:

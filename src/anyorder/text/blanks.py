@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from anyorder.errors import TextError
 
+Say = Callable[[Sequence[int]], str]
 MASKS = ("[MASK]", "<mask>")  # how people write a mask, whatever the model's own is
 GAP = "{}"
 SPACE_MARKS = ("▁", "Ġ")  # in a token, the space before it
@@ -58,10 +59,16 @@ class Blanks:
         runs = ((" " if run.gap else "").join([mask] * run.masks) for run in self.runs)
         return "".join(itertools.chain.from_iterable(itertools.zip_longest(self.parts, runs, fillvalue="")))
 
-    def filled(self, ids: Sequence[int | None], tokenizer: Any) -> str:
-        """The text with what was written in the place of its masks, left to right; None is shown as ___."""
+    def filled(self, ids: Sequence[int | None], tokenizer: Any, exactly: Say | None = None) -> str:
+        """The text with what was written in the place of its masks, left to right; None is shown as ___.
+
+        `exactly` says how symbols read whose text is known to the character: under a rule.
+        """
         out, at = self.parts[0], 0
         for run, after in zip(self.runs, self.parts[1:], strict=True):
+            if exactly is not None:
+                out, at = out + exactly([i or 0 for i in ids[at : at + run.masks]]) + after, at + run.masks
+                continue
             said = ""
             for blank, group in itertools.groupby(ids[at : at + run.masks], key=lambda i: i is None):
                 new = [i or 0 for i in group]

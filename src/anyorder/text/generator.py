@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from anyorder import recipes
-from anyorder.core import Cost, Decoder, Length, Order, Predicted, begin
+from anyorder.core import Automaton, Cost, Decoder, Length, Order, Predicted, State, begin
 from anyorder.core.devices import device_of, inference
 from anyorder.core.length import Known
-from anyorder.errors import PlanError, TextError
+from anyorder.errors import PlanError, RuleError, TextError
 from anyorder.machine import side_by_side
 from anyorder.models.folder import LEARNED
 from anyorder.models.translation import Source
@@ -38,10 +38,13 @@ from anyorder.text.parts import cached_rows, like_rows
 from anyorder.text.plan import Plan, check_causal
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once, open_end
+from anyorder.text.rules.rule import ruled
+from anyorder.text.rules.spelling import lengths_said
 from anyorder.text.search import Found, search
 from anyorder.text.words import COMPOSED, FORWARDS
 
 PREFIX_BEAM = 8  # texts that a prefix beam keeps, where a plan does not say how many
+OUTSIDE = -1  # a position that belongs to no part of a rule
 _METER = Lock()  # batches that run side by side add to one cost
 
 
@@ -77,9 +80,9 @@ class Generator:
 
     def settled(self, plan: Plan, given: bool = False) -> Plan:
         """With the order and the score of the model's kind where a plan has none; for `given` canvases, an order that
-        can fill them, and the score of what was written."""
+        can fill them, and the score of what was written; for a rule, an order that places what it wants."""
         own = self.model.order
-        plan = plan if self.causal else plan.settled(COMPOSED if given and own == FORWARDS else own)
+        plan = plan if self.causal else plan.settled(COMPOSED if (given or ruled(plan)) and own == FORWARDS else own)
         plan = replace(plan, rescore="written") if plan.rescore == "none" else plan
         if self.model.slotted:
             return self._settled_on_slots(plan)
@@ -243,7 +246,8 @@ class Generator:
         proposed: dict[int, Sequence[Canvas]] = {}
         if bare:
             some = context if len(bare) == len(inputs) else context.take(torch.tensor(bare, device=self.device))
-            blanks = self.propose([len(inputs[n].source) for n in bare], some, plan.lengths, length)
+            sizes, rules = [len(inputs[n].source) for n in bare], [inputs[n].rule for n in bare]
+            blanks = self.propose(sizes, some, plan.lengths, length, rules)
             proposed = dict(zip(bare, blanks, strict=True))
         each = [proposed.get(n, i.canvases) for n, i in enumerate(inputs)]
         places = [Place(n, k) for n, some in enumerate(each) for k in range(len(some))]
@@ -253,11 +257,25 @@ class Generator:
         keys = seeds(plan.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
         prior = torch.tensor([c.log_length for c in canvases], device=self.device)
         state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys.to(self.device))
+        state = self._ruled(state, canvases)
         owner = torch.tensor([p.input for p in places], dtype=torch.int64, device=self.device)
         context = context if places == [Place(n, 0) for n in range(len(inputs))] else context.take(owner)
         if hasattr(context, "given"):  # it tells a prompt from what is written after it
             context = context.given(~state.open & (tokens != self.model.pad_id))
         return Batch(sources, canvases, places, context, state)
+
+    def _ruled(self, state: State, canvases: Sequence[Canvas]) -> State:
+        """The state of canvases that have rules, with them."""
+        if not any(c.rule for c in canvases):
+            return state
+        if self.model.slotted:
+            raise RuleError(
+                f"{self.name} writes on slots that are merged at the end, so a rule of its text cannot be kept: take "
+                "another model"
+            )
+        rules = [c.rule.ending(self.model.special.eos) if c.rule and self.causal else c.rule for c in canvases]
+        parts = padded([c.parts or (0,) * len(c.tokens) for c in canvases], OUTSIDE)
+        return state.ruled(rules, parts.to(self.device))
 
     def _key(self, source: Sequence[int], canvas: Canvas) -> list[int]:
         """What a row's randomness comes from: its own content."""
@@ -273,27 +291,56 @@ class Generator:
         with inference(self.device):
             return self.model.encode(Source(padded(sources, self.model.pad_id).to(self.device), *self.direction))
 
-    def propose(self, sizes: Sequence[int], context: Any, n: int, length: Length | None = None) -> list[list[Canvas]]:
+    def propose(
+        self,
+        sizes: Sequence[int],
+        context: Any,
+        n: int,
+        length: Length | None = None,
+        rules: Sequence[Automaton | None] = (),
+    ) -> list[list[Canvas]]:
         """p(L|X): blank canvases of the n best lengths for each source of these sizes, the likeliest first.
 
         `length` is a decoder's own p(L|X), instead of the generator's; a known length is one, however many are tried.
+        Where a text has a rule, p(L|X) is that of the lengths that such texts have.
         """
+        rules = rules or [None] * len(sizes)
 
-        def blank(length: int, log_length: float) -> Canvas:
-            fitting = length if self.model.slotted else min(length, self.room)
-            return Canvas((self.model.mask_id,) * fitting, log_length)
+        def blank(length: int, log_length: float, rule: Automaton | None) -> Canvas:
+            width = length if self.model.slotted else min(length, self.room)
+            return Canvas((self.model.mask_id,) * width, log_length, rule=rule)
 
         if self.causal:  # it ends where it likes, on a canvas that is long enough
-            return [[blank(open_end(size), 0.0)] for size in sizes]
+            least = [0 if rule is None else (rule.shortest or 0) + 10 for rule in rules]
+            return [
+                [blank(max(open_end(size), more), 0.0, rule)]
+                for size, more, rule in zip(sizes, least, rules, strict=True)
+            ]
         length = self.length if length is None and not self.model.slotted else length
         if length is None and self.model.predicts_length:
             length = Predicted(self.model.log_length)
         if length is None:
             raise TextError(f"{self.name} has no length model for {self.way}: give one, or give canvases")
+        many = min(n, self.room) if not any(rules) else self.room
         with inference(self.device):
-            lengths, logp = length.propose(torch.tensor(sizes), min(n, self.room), context)
-        rows = zip(lengths.tolist(), logp.tolist(), strict=True)
-        return [list(once(blank(*one) for one in zip(*row, strict=True) if one[0] > 0)) for row in rows]
+            lengths, logp = length.propose(torch.tensor(sizes), many, context)
+        out = []
+        for some, values, rule in zip(lengths.tolist(), logp.tolist(), rules, strict=True):
+            pairs = [(one, value) for one, value in zip(some, values, strict=True) if one > 0]
+            if rule is not None:
+                pairs = self._having(rule, [(one, value) for one, value in pairs if one <= self.room])
+            blanks = [blank(one, value, rule) for one, value in pairs]
+            out.append(list(once(blanks))[:n])
+        return out
+
+    def _having(self, rule: Automaton, pairs: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
+        """The lengths that a rule's texts have, and log p(L|X) among these."""
+        have = rule.without(self.model.special_ids).lengths(self.room).tolist()
+        kept = [(one, value) for one, value in pairs if have[one] and value > -math.inf]
+        if not kept:
+            raise RuleError(f"no text of a length that {self.name} proposes keeps the rule: {lengths_said(rule)}")
+        total = torch.tensor([value for _, value in kept]).logsumexp(0).item()
+        return [(one, value - total) for one, value in kept]
 
     def decoder(self, plan: Plan) -> Decoder:
         """The composition of a plan with one order, for this model: it writes text only."""

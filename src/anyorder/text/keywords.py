@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from anyorder.core import Count, Decoder, Order
 
@@ -30,6 +31,12 @@ class Translate(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    pattern: str | None
+    schema: dict[str, Any] | str | Path | type | None
+    ban: str | Sequence[str] | None
+    include: str | Sequence[str] | None
+    keep: str | Sequence[str] | None
+    glossary: dict[str, str] | str | Path | None
     nbest: int
     most_passes: int
     most_memory: float
@@ -56,6 +63,12 @@ class Trace(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int
+    pattern: str | None
+    schema: dict[str, Any] | str | Path | type | None
+    ban: str | Sequence[str] | None
+    include: str | Sequence[str] | None
+    keep: str | Sequence[str] | None
+    glossary: dict[str, str] | str | Path | None
     most_passes: int
     most_memory: float
 
@@ -77,6 +90,10 @@ class Fill(TypedDict, total=False):
     seed: int
     guidance: float
     cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    pattern: str | None
+    schema: dict[str, Any] | str | Path | type | None
+    ban: str | Sequence[str] | None
+    include: str | Sequence[str] | None
     most_passes: int
     most_memory: float
 
@@ -98,6 +115,10 @@ class Infill(TypedDict, total=False):
     seed: int
     guidance: float
     cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    pattern: str | None
+    schema: dict[str, Any] | str | Path | type | None
+    ban: str | Sequence[str] | None
+    include: str | Sequence[str] | None
     most_passes: int
     most_memory: float
 
@@ -119,6 +140,10 @@ class Generate(TypedDict, total=False):
     seed: int
     guidance: float
     cache: Literal["prefix", "dual", "approximate-prefix", "approximate-dual"] | None
+    pattern: str | None
+    schema: dict[str, Any] | str | Path | type | None
+    ban: str | Sequence[str] | None
+    include: str | Sequence[str] | None
     most_passes: int
     most_memory: float
 

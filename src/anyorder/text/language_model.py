@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from anyorder.core import Cost, Decoder, unroll
+from anyorder.core import Automaton, Cost, Decoder, unroll
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
 from anyorder.models.placing import moved
@@ -26,7 +26,11 @@ from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
 from anyorder.text.rows import Canvas, Input, Whole
+from anyorder.text.rules.rule import RULES, lengths_tried, rule_of, ruled
+from anyorder.text.rules.spelling import Spelling, spelling_of
 from anyorder.traces.trace import Trace
+
+MOST_SYMBOLS = 128  # that a text under a rule has where nothing says how many
 
 
 @dataclass
@@ -86,35 +90,40 @@ class LanguageModel:
         return found[0] if isinstance(texts, str) else found
 
     def infill(
-        self, text: str, length: int | Iterable[int] = range(1, 6), n: int = 1, **options: Unpack[keywords.Infill]
+        self,
+        text: str,
+        length: int | Iterable[int] | None = None,
+        n: int = 1,
+        *,
+        longest: int | None = None,
+        **options: Unpack[keywords.Infill],
     ) -> list[Filling]:
         """Fill gaps of unknown length, each written {}: every length is tried, the best chosen by score. What stands
         outside the gaps stays as it was typed.
+
+        A length left out is 1 to 5 symbols; under a rule a few that its texts have, up to `longest`.
 
         The score is the mean pseudo log-likelihood of the whole text, so that lengths compare and what follows the gap
         counts. Options are those of `fill`.
         """
         number("n", n)
         plan = planned("infill", None, options, beam=max(n, 4))
-        lengths = [length] if isinstance(length, int) else list(dict.fromkeys(length))
-        gaps = text.count(GAP)
+        gaps, rule = text.count(GAP), self._rule(plan)
+        lengths = self._lengths(length, rule, self._most(longest, len(text) + 2), range(1, 6))
         if not gaps:
             raise TextError(f"there is no gap in {text!r}: write {GAP} where text is missing")
-        if not lengths or min(lengths) < 1:
-            raise TextError(f"gap lengths must be at least 1, got {lengths}")
         self._expect(plan, len(lengths) ** gaps, max(lengths) * gaps, len(text))
         blanks = [self._blanks(text, choice) for choice in itertools.product(lengths, repeat=gaps)]
         fillings = [f for group in self._fillings(blanks, plan) for f in group]
-        scores = self._pll([self._encode(f.text) for f in fillings])
-        ranked = [replace(f, score=float(s.sum()) / max(1, len(s))) for f, s in zip(fillings, scores, strict=True)]
-        return sorted(ranked, key=lambda f: -f.score)[:n]
+        return self._compared(fillings)[:n]
 
     def generate(
         self,
         prompt: str | Sequence[Message] = "",
         *,
-        length: int | None = None,
+        length: int | Iterable[int] | None = None,
         max_new_tokens: int | None = None,
+        longest: int | None = None,
         n: int = 1,
         stop: str | Sequence[str] = (),
         system: str | None = None,
@@ -127,44 +136,58 @@ class LanguageModel:
         the model's chat template; `system` is its first message) the answer alone. A symbol that ends a text, or one of
         `stop`, ends it. Length and options are those of a diffusion LM's authors where it is known (128 tokens for
         LLaDA, block by block); otherwise texts are sampled: order random, temperature 1. A beam needs temperature 0.
+
+        Of several lengths, n texts are written of each, and the n with the best mean pseudo log-likelihood come back.
+        Under a rule (pattern, schema, include …) the length may be left out: a few that its texts have are tried, up
+        to `longest`, and what stands behind the prompt is exactly what was written.
         """
         number("n", n)
         given = prompt_of(prompt, system, self.tokenizer, self.name)
         ids = self._given(given.text) if given.text else []
         start, end = ([*ids], []) if given.chat else self._wrap(ids)
-        length = self._length(length, max_new_tokens, len(start) + len(end))
-        asked, own = self._own(length, dict(options))
+        ends = getattr(self.model, "ends", ())
+        rule = self._rule(Plan(**{name: value for name, value in dict[str, Any](options).items() if name in RULES}))
+        on_canvas = rule.ending(ends[0]) if rule is not None and ends else rule
+        most = self._most(longest, len(start) + len(end))
+        lengths = self._lengths(
+            self._asked(length, max_new_tokens), on_canvas, most, self._usual(len(start) + len(end))
+        )
+        asked, own = self._own(max(lengths), dict(options))
         plan = planned("generate", None, asked, **own)
-        ends, stop = getattr(self.model, "ends", ()), stops(stop)
-        self._expect(plan, n, length, len(ids))
-        canvas = (*start, *[self.model.mask_id] * length, *end)
+        stop = stops(stop)
+        self._expect(plan, n * len(lengths), max(lengths), len(ids))
+        exactly = None if rule is None else self.spelling.text
         after = (lambda new: answer(new, self.tokenizer)) if given.chat else self._after(given.text, ids)
 
         def text(new: Sequence[int]) -> str:
-            said, before = after(ended(new, ends)), "" if given.chat else given.text
-            return before + stopped(said[len(before) :], stop)
+            before = "" if given.chat else given.text
+            if exactly is not None:
+                return before + stopped(exactly(ended(new, ends)), stop)
+            return before + stopped(after(ended(new, ends))[len(before) :], stop)
 
-        inputs = [self._input(canvas, k) for k in range(n)]
+        canvases = [(*start, *[self.model.mask_id] * size, *end) for size in lengths for _ in range(n)]
+        inputs = [self._input(canvas, k % n, on_canvas) for k, canvas in enumerate(canvases)]
         found = [some[0] for some in self.generator.generate(inputs, plan, keep=traced)]
-        return [
+        fillings = [
             replace(filling, trace=None if h.path is None else h.path.trace(self._strings, text=filling.text))
-            for h in found
+            for h, canvas in zip(found, canvases, strict=True)
             for filling in [self._filling(canvas, h, text)]
         ]
+        return fillings if len(lengths) == 1 else self._compared(fillings)[:n]
 
-    def _length(self, length: int | None, most: int | None, given: int) -> int:
-        """How many tokens to write: as asked, or as the model's authors do, if they fit beside those given."""
+    @staticmethod
+    def _asked(length: int | Iterable[int] | None, most: int | None) -> int | Iterable[int] | None:
+        """The length that was asked for, by either name."""
         if length is not None and most is not None:
             raise TextError("length and max_new_tokens are the same: give one of them")
-        asked = most if length is None else length
-        if asked is not None:
-            if asked < 1:
-                raise TextError(f"length must be at least 1, got {asked}")
-            return asked
+        return most if length is None else length
+
+    def _usual(self, given: int) -> list[int] | None:
+        """The length that the model's authors write, where it is known, if it fits beside so many symbols."""
         family, room = getattr(self.model, "family", None), getattr(self.model, "max_length", None)
         if family is None:
-            raise TextError(f"{self.name} has no length of its own: say how many tokens to write, as in length=20")
-        return int(max(1, family.length if room is None else min(family.length, room - given)))
+            return None
+        return [int(max(1, family.length if room is None else min(family.length, room - given)))]
 
     def _own(self, length: int, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(options, defaults) of a text of this length: those of the model's authors, or sampling in any order."""
@@ -185,6 +208,44 @@ class LanguageModel:
         if not options.get("temperature", own["temperature"]):  # nothing is drawn
             own.pop("top_p", None)
         return options, own
+
+    def _compared(self, fillings: Sequence[Filling]) -> list[Filling]:
+        """Fillings of several lengths by the mean pseudo log-likelihood of the whole text, the best first."""
+        scores = self._pll([self._encode(f.text) for f in fillings])
+        ranked = [replace(f, score=float(s.sum()) / max(1, len(s))) for f, s in zip(fillings, scores, strict=True)]
+        return sorted(ranked, key=lambda f: -f.score)
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How the model's symbols spell text."""
+        size = len(self.tokenizer)
+        return spelling_of(self.tokenizer, size, [i for i in self.model.special_ids if i < size])
+
+    def _rule(self, plan: Plan) -> Automaton | None:
+        """The rule of what is written, None: none."""
+        return rule_of(plan, self.spelling) if ruled(plan) else None
+
+    def _most(self, longest: int | None, given: int) -> int:
+        """The most symbols that may be written beside so many that are given."""
+        if longest is not None:
+            number("longest", longest)
+            return longest
+        room = getattr(self.model, "max_length", None)
+        return max(1, min(MOST_SYMBOLS, MOST_SYMBOLS if room is None else room - given))
+
+    def _lengths(
+        self, length: int | Iterable[int] | None, rule: Automaton | None, most: int, usual: Iterable[int] | None = None
+    ) -> list[int]:
+        """The lengths to try, given as a number or several, or left out."""
+        if length is None and rule is not None:
+            return lengths_tried(rule, None, most)
+        if length is None and usual is None:
+            raise TextError(f"{self.name} has no length of its own: say how many tokens to write, as in length=20")
+        given = length if length is not None else usual
+        lengths = [given] if isinstance(given, int) else list(dict.fromkeys(given or ()))
+        if not lengths or min(lengths) < 1:
+            raise TextError(f"lengths must be at least 1, got {lengths[0] if len(lengths) == 1 else lengths}")
+        return lengths if rule is None else lengths_tried(rule, lengths, max(lengths))
 
     def _expect(self, plan: Plan, canvases: int, masks: int, given: int) -> None:
         """Refuse before anything is tokenised what would take too long, or too much memory."""
@@ -317,17 +378,24 @@ class LanguageModel:
             raise TextError(f"the tokenizer of {self.name} finds {seen} masks where {blanks.masks} are written")
         return start + end
 
-    @staticmethod
-    def _input(canvas: Sequence[int], copy: int = 0) -> Input:
-        return Input(canvases=(Canvas(tuple(canvas), copy=copy),))
+    def _input(self, canvas: Sequence[int], copy: int = 0, rule: Automaton | None = None) -> Input:
+        """A canvas; a rule is about each run of its masks."""
+        if rule is None:
+            return Input(canvases=(Canvas(tuple(canvas), copy=copy),))
+        parts, run = list[int](), -1
+        for before, i in zip([None, *canvas], canvas, strict=False):
+            run += i == self.model.mask_id != before
+            parts.append(run if i == self.model.mask_id else -1)
+        return Input(canvases=(Canvas(tuple(canvas), copy=copy, rule=rule, parts=tuple(parts)),))
 
     def _fillings(self, blanks: Sequence[Blanks], plan: Plan) -> list[list[Filling]]:
         """The fillings of each text."""
-        canvases = [self._canvas(one) for one in blanks]
-        found = self.generator.generate([self._input(canvas) for canvas in canvases], plan)
+        canvases, rule = [self._canvas(one) for one in blanks], self._rule(plan)
+        found = self.generator.generate([self._input(canvas, 0, rule) for canvas in canvases], plan)
+        exactly = None if rule is None else self.spelling.text
         out: list[list[Filling]] = []
         for one, canvas, some in zip(blanks, canvases, found, strict=True):
-            text = partial(one.filled, tokenizer=self.tokenizer)
+            text = partial(one.filled, tokenizer=self.tokenizer, exactly=exactly)
             out.append([self._filling(canvas, h, text) for h in some])
         return out
 

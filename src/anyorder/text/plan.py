@@ -11,6 +11,7 @@ from anyorder.core.score import check_marginal
 from anyorder.errors import PlanError
 from anyorder.models.folder import LEARNED
 from anyorder.options import Options, Rescore, defaults, hole, known, misspelt, reason, takes
+from anyorder.text.rules.rule import ruled, said, terms
 from anyorder.text.words import COMPOSED, FORWARDS, composed, drawn
 
 WHOLE = ("pll", "forwards", "ar", "both")  # scores of a text, however it was written
@@ -32,6 +33,9 @@ class Plan(Options):
         return cls(**given)
 
     def __post_init__(self) -> None:
+        for name, form in (("schema", said), ("glossary", terms)):
+            if (value := getattr(self, name)) is not None and not isinstance(value, (str, tuple)):
+                object.__setattr__(self, name, form(value))
         super().__post_init__()
         if isinstance(self.steps, str) and self.steps not in ("L", "2L"):
             raise PlanError(f"steps is a whole number, 'L' or '2L'; got {self.steps!r}")
@@ -39,6 +43,9 @@ class Plan(Options):
             raise PlanError(f"order is a name, a sum of features, an Order or a Decoder, not {self.order!r}")
         if self.rescore != "marginal" and "samples" in self.changed:
             raise PlanError("samples are those of rescore 'marginal': leave them out, or choose by that")
+        if ruled(self) and (self.polish or self.draft or self.rescore == "marginal"):
+            name = "polish" if self.polish else "draft" if self.draft else "rescore marginal"
+            raise PlanError(f"{name} knows nothing of a rule (pattern, schema, ban, include …): leave one of them out")
         if self.polish and self.rescore not in WHOLE:
             raise PlanError(
                 "polish compares whole candidates: choose them by rescore 'forwards', 'ar', 'both' or 'pll'"

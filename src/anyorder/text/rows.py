@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from anyorder.core import State
+from anyorder.core import Automaton, State
 from anyorder.core.model import without
 from anyorder.text.batching import TOKEN_BUDGET, batches
 
@@ -21,6 +21,8 @@ class Canvas:
     tokens: tuple[int, ...]  # mask_id where it is to be written
     log_length: float = 0.0  # log p(L|X)
     copy: int = 0  # canvases that are alike draw other numbers if their copies differ
+    rule: Automaton | None = None  # what the text, or each of its parts, must be
+    parts: tuple[int, ...] | None = None  # which part each position belongs to, −1: none; None: all of it is one
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Input:
 
     source: tuple[int, ...] = ()
     canvases: tuple[Canvas, ...] = ()
+    rule: Automaton | None = None  # what the text must be, where lengths are proposed
 
     @property
     def size(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Unpack, overload
 
 import torch
@@ -23,6 +23,8 @@ from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ranked
 from anyorder.text.rows import Canvas, Input
+from anyorder.text.rules.rule import rule_of, ruled
+from anyorder.text.rules.spelling import Spelling, spelling_of
 from anyorder.traces.trace import Trace
 
 BLANK = "·"  # how a slot is shown in which nothing stands
@@ -244,8 +246,9 @@ class Translator:
         inputs, problems = self._inputs(texts, to, source)
         for n, problem in problems.items():
             raise TextError(f"text {n + 1}: {problem}")
+        inputs = self._ruled(inputs, texts, made)
         if lengths is not None:
-            blanks = {n: Canvas((self.model.mask_id,) * lengths[n]) for n in inputs}
+            blanks = {n: Canvas((self.model.mask_id,) * lengths[n], rule=one.rule) for n, one in inputs.items()}
             inputs = {n: replace(one, canvases=(blanks[n],)) for n, one in inputs.items()}
         written = self.generator(to, source).write(list(inputs.values()), made, progress=progress)
         out: list[list[list[Hypothesis]]] = [[] for _ in texts]
@@ -259,6 +262,7 @@ class Translator:
         self, texts: list[str], to: str, source: str | None, plan: Plan, traced: bool, scores: bool, progress: Progress
     ) -> list[Translation]:
         inputs, problems = self._inputs(texts, to, source)
+        inputs = self._ruled(inputs, texts, plan)
         out = [Translation(text, error=problems.get(n)) for n, text in enumerate(texts)]
         progress(len(texts) - len(inputs))
         generator = self.generator(to, source)
@@ -268,6 +272,17 @@ class Translator:
             trace = self._traced(best[0], texts[n], inputs[n], self.direction(to, source)) if traced and best else None
             out[n] = replace(out[n], hypotheses=best, trace=trace)
         return out
+
+    @cached_property
+    def spelling(self) -> Spelling:
+        """How the model's symbols spell text."""
+        return spelling_of(self.tokenizer, int(self.model.architecture.vocabulary))
+
+    def _ruled(self, inputs: dict[int, Input], texts: Sequence[str], plan: Plan) -> dict[int, Input]:
+        """The inputs with the rules of their translations; some depend on the source."""
+        if not ruled(plan):
+            return inputs
+        return {n: replace(one, rule=rule_of(plan, self.spelling, texts[n])) for n, one in inputs.items()}
 
     def _best(self, hypotheses: Sequence[Hypothesis], nbest: int, to: str) -> tuple[Hypothesis, ...]:
         """The best by score, with their texts; two that read the same are one."""

@@ -1,9 +1,10 @@
-"""Languages of texts, built from parts: a nondeterministic automaton over UTF-8 bytes, then the smallest deterministic."""
+"""Languages of texts, built from parts: a nondeterministic automaton over UTF-8 bytes, made deterministic and small."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
 import torch
 
@@ -11,7 +12,7 @@ from anyorder.core import Automaton
 from anyorder.errors import RuleError
 
 BYTES = 256
-MOST_NODES = 200_000  # of the nondeterministic automaton
+MOST_NODES = 100_000  # of the nondeterministic automaton
 MOST_WORK = 5_000_000  # nodes looked at while it is made deterministic
 MOST_TEXT_STATES = 20_000  # of the deterministic one, before it is made small
 TOP = 0x10FFFF
@@ -184,7 +185,7 @@ def automaton_of(part: Part) -> Automaton:
         return frozenset(out)
 
     cuts = sorted({0, BYTES, *(x for way in b.ways for lo, hi, _ in way for x in (lo, hi + 1))})
-    kind = [k for k, (lo, hi) in enumerate(zip(cuts, cuts[1:], strict=False)) for _ in range(lo, hi)]
+    kind = [k for k, (lo, hi) in enumerate(pairwise(cuts)) for _ in range(lo, hi)]
     classes = {lo: k for k, lo in enumerate(cuts[:-1])}
     first = closure([start])
     number, todo, table = {first: 0}, [first], list[dict[int, int]]()

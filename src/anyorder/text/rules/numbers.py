@@ -4,12 +4,25 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 
 import torch
 
 from anyorder.core import Automaton
 from anyorder.errors import RuleError
-from anyorder.text.rules.language import BYTES, Part, either, empty, literal, nothing, one_of, repeated, sequence, within
+from anyorder.text.rules.language import (
+    BYTES,
+    Part,
+    automaton_of,
+    either,
+    empty,
+    literal,
+    nothing,
+    one_of,
+    repeated,
+    sequence,
+    within,
+)
 
 DIGITS = 15  # of a whole number: what a double holds exactly
 WHOLE, PLACES = 9, 6  # digits before and after the point of a number with bounds: together what a double tells apart
@@ -49,6 +62,9 @@ def natural(low: int, high: int) -> Part:
 
 def whole(low: int | None, high: int | None, multiple: int | None = None) -> Part:
     """Whole numbers from low to high (None: of up to 15 digits), and of them the multiples of a number."""
+    if low is None and high is None and multiple in (None, 1):
+        nonzero = sequence([one_of(((49, 57),)), repeated(ANY, 0, DIGITS - 1)])
+        return either([literal("0"), sequence([repeated(literal("-"), 0, 1), nonzero])])
     low, high = -MOST if low is None else max(low, -MOST), MOST if high is None else min(high, MOST)
     parts = []
     if high >= 0:
@@ -58,8 +74,6 @@ def whole(low: int | None, high: int | None, multiple: int | None = None) -> Par
     numbers = either(parts)
     if multiple in (None, 1):
         return numbers
-    from anyorder.text.rules.language import automaton_of
-
     assert multiple is not None
     return within(automaton_of(numbers) & _multiples(multiple))
 
@@ -79,12 +93,13 @@ def _multiples(m: int) -> Automaton:
     return Automaton.of_steps(step, accept)
 
 
+@cache
 def number() -> Part:
     """Any JSON number that a double holds without overflow."""
     fraction = sequence([literal("."), repeated(ANY, 1, DIGITS)])
     sign = repeated(one_of(((43, 43), (45, 45))), 0, 1)
     exponent = sequence([one_of(((69, 69), (101, 101))), sign, repeated(ANY, 1, 2)])
-    return sequence([whole(None, None), repeated(fraction, 0, 1), repeated(exponent, 0, 1)])
+    return within(automaton_of(sequence([whole(None, None), repeated(fraction, 0, 1), repeated(exponent, 0, 1)])))
 
 
 def decimal(low: Fraction | None, high: Fraction | None, above: bool, below: bool) -> Part:

@@ -186,7 +186,7 @@ def _unicode(name: str) -> Ranges:
     out: list[tuple[int, int]] = [(0xFEFF, 0xFEFF)] if name == "SPACE" else []
     start: int | None = None
     for point in range(TOP + 2):
-        inside = point <= TOP and says(chr(point))  # type: ignore[operator]
+        inside = point <= TOP and says(chr(point))
         if inside and start is None:
             start = point
         elif not inside and start is not None:

@@ -1,4 +1,4 @@
-"""JSON Schema as languages of texts: every text parses and validates. A keyword that is not obeyed is refused by name."""
+"""JSON Schema as languages of texts: every text parses and validates. What is not obeyed is refused by name."""
 
 from __future__ import annotations
 
@@ -58,18 +58,6 @@ FORMATS["date-time"] = f"({FORMATS['date']})T({FORMATS['time']})"
 PLAIN = outside([(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)])
 ESCAPED = {8: "b", 9: "t", 10: "n", 12: "f", 13: "r", 0x22: '"', 0x5C: "\\"}
 SPACE = repeated(literal(" "), 0, 1)
-
-
-def schema_of(given: Any) -> Any:
-    """A schema from a dict, a truth value, a JSON text, or a pydantic model."""
-    if hasattr(given, "model_json_schema"):
-        return given.model_json_schema()
-    if isinstance(given, str):
-        try:
-            return json.loads(given)
-        except (ValueError, RecursionError) as error:
-            raise RuleError(f"the schema is no JSON: {error}") from None
-    return given
 
 
 def valid(schema: Any) -> Part:
@@ -196,7 +184,7 @@ class _Reader:
                     out[key] = value
                 else:
                     out[key] = self._both(key, out[key], value, where)
-        closed = [s for s in schemas if isinstance(s, Mapping) and "properties" in s or _closed(s)]
+        closed = [s for s in schemas if (isinstance(s, Mapping) and "properties" in s) or _closed(s)]
         if len(closed) > 1 and any(_closed(s) for s in closed):
             names = [set(s.get("properties", {})) for s in closed]
             if any(n != names[0] for n in names):
@@ -263,19 +251,19 @@ class _Reader:
         for n, a in enumerate(looked):
             for b in looked[:n]:
                 if a is not None and b is not None and not self._apart(a, b, where, seen):
-                    raise RuleError(f"{where}: 'oneOf' is obeyed where its alternatives exclude each other by their types "
+                    raise RuleError(f"{where}: 'oneOf' is obeyed where alternatives exclude each other by their types "
                                     "or by a required property's const: use anyOf, or add one")  # fmt: skip
 
     def _apart(self, a: Mapping[str, Any], b: Mapping[str, Any], where: str, seen: Mapping[str, int]) -> bool:
-        if "type" in a and "type" in b or "enum" in a or "const" in a or "enum" in b or "const" in b:
+        if ("type" in a and "type" in b) or "enum" in a or "const" in a or "enum" in b or "const" in b:
             x, y = _possible(a), _possible(b)
             if isinstance(x, list) and isinstance(y, list):
                 return not any(_same(v, w) for v in x for w in y)
-            if isinstance(x, list) or isinstance(y, list):
-                values, kinds = (x, y) if isinstance(x, list) else (y, x)
-                if not any(_kind_of(v) & kinds for v in values):  # type: ignore[operator]
-                    return True
-            elif not (_numbers(x) & _numbers(y)):  # type: ignore[arg-type]
+            if isinstance(x, list) and isinstance(y, set):
+                return not any(_kind_of(v) & y for v in x)
+            if isinstance(y, list) and isinstance(x, set):
+                return not any(_kind_of(v) & x for v in y)
+            if isinstance(x, set) and isinstance(y, set) and not _numbers(x) & _numbers(y):
                 return True
         if {"object"} != _possible(a) or {"object"} != _possible(b):
             return False
@@ -303,7 +291,9 @@ class _Reader:
             return self._array(schema, where, seen)
         return self._object(schema, where, seen)
 
-    def anything(self, depth: int, kinds: Sequence[str] = ("null", "boolean", "number", "string", "array", "object")) -> Part:
+    def anything(
+        self, depth: int, kinds: Sequence[str] = ("null", "boolean", "number", "string", "array", "object")
+    ) -> Part:
         """Values of any kind, nested no deeper than `depth`."""
         parts = [self._kind(k, {}, "", {}) for k in kinds if k in ("null", "boolean", "number", "string")]
         if depth > 0 and "array" in kinds:
@@ -341,14 +331,18 @@ class _Reader:
         least = None if low is None else -(-low // 1) + (1 if above and low.denominator == 1 else 0)
         most = None if high is None else high // 1 - (1 if below and high.denominator == 1 else 0)
         return numbers.whole(
-            None if least is None else int(least), None if most is None else int(most), None if multiple is None else int(multiple)
+            None if least is None else int(least),
+            None if most is None else int(most),
+            None if multiple is None else int(multiple),
         )
 
     def _string(self, schema: Mapping[str, Any], where: str) -> Part:
         least, most = _count(schema, "minLength", where, 0), _count(schema, "maxLength", where, None)
         languages: list[Part] = []
         if least or most is not None:
-            languages.append(repeated(character(ALL), least or 0, most) if most is None or most >= (least or 0) else nothing)
+            languages.append(
+                repeated(character(ALL), least or 0, most) if most is None or most >= (least or 0) else nothing
+            )
         if "pattern" in schema:
             languages.append(found_in(schema["pattern"], character))
         if "format" in schema:
@@ -380,7 +374,14 @@ class _Reader:
         return _listed("[", inner, "]", least, most, heads)
 
     def _unique(
-        self, schema: Any, items: Any, first: list[Any], least: int, most: int | None, where: str, seen: Mapping[str, int]
+        self,
+        schema: Any,
+        items: Any,
+        first: list[Any],
+        least: int,
+        most: int | None,
+        where: str,
+        seen: Mapping[str, int],
     ) -> Part:
         """Lists without a repetition, of a few values, or of one item at most."""
         if most is not None and most <= 1:
@@ -389,8 +390,14 @@ class _Reader:
         values = _possible(looked) if isinstance(looked, Mapping) else None
         if looked is not None and _possible(looked) == {"boolean"}:
             values = [True, False]
-        if not isinstance(values, list) or len(values) > MOST_ORDERS or set(looked) - {"enum", "const", "type", *NOTES}:
-            raise RuleError(f"{where}: uniqueItems is obeyed for items of an enum of up to {MOST_ORDERS} values: leave it out")
+        if (
+            not isinstance(values, list)
+            or len(values) > MOST_ORDERS
+            or set(looked or ()) - {"enum", "const", "type", *NOTES}
+        ):
+            raise RuleError(
+                f"{where}: uniqueItems is obeyed for items of an enum of up to {MOST_ORDERS} values: leave it out"
+            )
         words = list(dict.fromkeys(json.dumps(v, ensure_ascii=False) for v in values))
         if len(words) < len(values) or any(_same(v, w) for n, v in enumerate(values) for w in values[:n]):
             raise RuleError(f"{where}: the enum says a value twice: say it once")
@@ -420,13 +427,17 @@ class _Reader:
         wanted = {**properties, **{name: more for name in required if name not in properties}}
         if not wanted and more is not False:
             if least > 1:
-                raise RuleError(f"{where}: minProperties above 1 is not obeyed where names are free: declare properties")
+                raise RuleError(
+                    f"{where}: minProperties above 1 is not obeyed where names are free: declare properties"
+                )
             inner = self.anything(DEPTH - 2) if more is True or more == {} else self.value(more, f"{where}.*", seen)
             return _listed("{", sequence([TEXT, literal(":"), SPACE, inner]), "}", least, most)
         if least > len(set(required)):
             raise RuleError(f"{where}: minProperties beyond what is required is not obeyed: require them by name")
         if most is not None and most < len(wanted):
-            raise RuleError(f"{where}: maxProperties below the number of declared properties is not obeyed: declare fewer")
+            raise RuleError(
+                f"{where}: maxProperties below the number of declared properties is not obeyed: declare fewer"
+            )
         members = [
             (sequence([_said(name), literal(":"), SPACE, self.value(one, f"{where}.{name}", seen)]), name in required)
             for name, one in wanted.items()
@@ -454,9 +465,7 @@ def _members(members: Sequence[tuple[Part, bool]], b: Builder, start: int) -> in
     return literal("}")(b, end)
 
 
-def _listed(
-    opening: str, inner: Part, closing: str, least: int, most: int | None, heads: Sequence[Part] = ()
-) -> Part:
+def _listed(opening: str, inner: Part, closing: str, least: int, most: int | None, heads: Sequence[Part] = ()) -> Part:
     """Items between brackets, from `least` to `most` of them, the first ones as `heads` say."""
 
     def part(b: Builder, start: int) -> int:

@@ -50,7 +50,7 @@ class Spelling:
     @cached_property
     def letters(self) -> dict[str, int]:
         """Symbols that are one character each: an alphabet."""
-        found = {}
+        found: dict[str, int] = {}
         for i, piece in enumerate(self.pieces):
             if piece is not None and len(text := piece.decode("utf-8", "replace").strip()) == 1:
                 found.setdefault(text, i)
@@ -175,8 +175,8 @@ def spelling_of(tokenizer: Any, size: int, never: Iterable[int] = ()) -> Spellin
         pieces = [w.encode() for w in words]  # letters: proteins, nucleotides, characters
     else:
         raise RuleError(
-            f"how this tokenizer ({kind if data else type(tokenizer).__name__}) spells text is not known: rules are for "
-            "byte-level BPE, SentencePiece, WordPiece, and alphabets of single letters"
+            f"how this tokenizer ({kind if data else type(tokenizer).__name__}) spells text is not known: rules are "
+            "for byte-level BPE, SentencePiece, WordPiece, and alphabets of single letters"
         )
     known = [None if i in gone else piece for i, piece in enumerate(pieces)]
     known += [None] * (size - len(known))
@@ -195,7 +195,7 @@ def _bytes_of_letters() -> dict[str, int]:
     return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
-def lengths_said(rule: Automaton, most: int) -> str:
+def lengths_said(rule: Automaton) -> str:
     """The lengths that a rule's texts have, in words."""
     shortest, longest = rule.shortest, rule.longest
     if shortest is None:
