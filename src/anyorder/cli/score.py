@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -49,7 +50,11 @@ def score(
 
 
 def _say(text: str, found: TextScore, tokens: bool, as_json: bool, **more: str) -> None:
-    o.say(text, found.total, as_json, tokens=found.tokens, logp=found.logp, perplexity=found.perplexity, **more)
+    if found.problem:
+        typer.echo(found.problem, err=True)
+    logp = [value if math.isfinite(value) else None for value in found.logp]  # JSON has no −∞
+    perplexity = found.perplexity if math.isfinite(found.perplexity) else None
+    o.say(text, found.total, as_json, tokens=found.tokens, logp=logp, perplexity=perplexity, **more)
     if tokens and not as_json:
         for token, logp in zip(found.tokens, found.logp, strict=True):
             o.echo(f"  {logp:9.4f}\t{token}")

@@ -184,5 +184,5 @@ def chain(e: Tensor, s: States, slots: Tensor) -> Tensor:
     lengths = (s.counts - 1) // 2
     ends = torch.arange(most + 1, device=e.device) == lengths[:, None]
     after = torch.where(ends, total[:, None], F.pad(begins[:, 1:], (0, 1)))
-    out = (after - begins).nan_to_num(nan=NO)  # −∞ − −∞: what cannot begin goes on to nothing
+    out = (after - begins).nan_to_num(nan=NO, neginf=NO)  # −∞ − −∞: what cannot begin goes on to nothing
     return out.masked_fill(torch.arange(most + 1, device=e.device) > lengths[:, None], 0.0)

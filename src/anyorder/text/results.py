@@ -84,6 +84,7 @@ class TextScore:
     text: str
     tokens: tuple[str, ...]
     logp: tuple[float, ...]  # log p of each token given all others
+    problem: str | None = None  # why it cannot be at all, where log p is −∞
 
     @property
     def total(self) -> float:

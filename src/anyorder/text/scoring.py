@@ -159,7 +159,7 @@ def on_slots(generator: Generator, pairs: Sequence[tuple[Sequence[int], Sequence
         cost.forwards, cost.canvases = cost.forwards + 1, cost.canvases + len(sources)
         cost.head_rows += int(slots.sum())
         for k, found in zip(each, values.tolist(), strict=True):
-            out[k] = Scored(out[k].ids, tuple(found[: len(out[k].ids) + 1]))
+            out[k] = Scored((*out[k].ids, s.eos), tuple(found[: len(out[k].ids) + 1]))
     generator.spend(cost)
     return out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -224,10 +225,14 @@ class Translator:
         for n, ids in enumerate(pairs):
             if max(map(len, ids)) > generator.room:
                 raise TextError(f"pair {n + 1} is longer than the {generator.room} tokens that {self.name} reads")
-        return [
-            TextScore(text, tuple(self.tokenizer.tokens(found.ids)), found.logp)
-            for text, found in zip(targets, generator.score_each(pairs), strict=True)
-        ]
+        out = []
+        for text, (source, target), found in zip(targets, pairs, generator.score_each(pairs), strict=True):
+            short = None
+            if self.model.slotted and sum(found.logp) == -math.inf:
+                room = int(self.model.slots(torch.tensor(len(source))))
+                short = f"{len(target)} symbols do not fit on the {room} slots that {self.name} has for this source"
+            out.append(TextScore(text, tuple(self.tokenizer.tokens(found.ids)), found.logp, short))
+        return out
 
     def candidates(
         self,
