@@ -52,9 +52,9 @@ def score(
 def _say(text: str, found: TextScore, tokens: bool, as_json: bool, **more: str) -> None:
     if found.problem:
         typer.echo(found.problem, err=True)
-    logp = [value if math.isfinite(value) else None for value in found.logp]  # JSON has no −∞
+    finite = [value if math.isfinite(value) else None for value in found.logp]  # JSON has no −∞
     perplexity = found.perplexity if math.isfinite(found.perplexity) else None
-    o.say(text, found.total, as_json, tokens=found.tokens, logp=logp, perplexity=perplexity, **more)
+    o.say(text, found.total, as_json, tokens=found.tokens, logp=finite, perplexity=perplexity, **more)
     if tokens and not as_json:
         for token, logp in zip(found.tokens, found.logp, strict=True):
             o.echo(f"  {logp:9.4f}\t{token}")
