@@ -11,11 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster.job import Job, Outcome
+from anyorder.corpus.job import Job, Outcome
 from anyorder.pool import Actors
 from benchmarks.cluster_runs import ray_cluster, written
-from tests import cluster_support
-from tests.cluster_support import FULL, Changed, Faulty
+from tests import corpus_support
+from tests.corpus_support import FULL, Changed, Faulty
 
 
 def _run(job: Job, when: Callable[[int], None] = lambda done: None, **faults: Any) -> tuple[Outcome, int]:
@@ -27,7 +27,7 @@ def _run(job: Job, when: Callable[[int], None] = lambda done: None, **faults: An
 
 
 def _node(job: Job, third: int) -> str:
-    with ray_cluster({}, send=(cluster_support.__name__,)) as cluster:
+    with ray_cluster({}, send=(corpus_support.__name__,)) as cluster:
 
         def kill(done: int) -> None:
             if done == third:
@@ -38,7 +38,7 @@ def _node(job: Job, third: int) -> str:
 
 
 def _memory(job: Job, third: int) -> str:
-    with ray_cluster({}, send=(cluster_support.__name__,)):
+    with ray_cluster({}, send=(corpus_support.__name__,)):
         _, again = _run(job, dies_once=(third,), starves_once=(third + 1,))
     return (
         f"a worker is killed by the kernel, as for want of memory, and during another shard one gets no more memory: "
@@ -47,13 +47,13 @@ def _memory(job: Job, third: int) -> str:
 
 
 def _disk(job: Job, third: int) -> str:
-    with ray_cluster({"env_vars": {FULL: "1"}}, send=(cluster_support.__name__,)):
+    with ray_cluster({"env_vars": {FULL: "1"}}, send=(corpus_support.__name__,)):
         _, again = _run(job)
     return f"one node can not write, as with a full disk: {again} attempts there fail, the other does all"
 
 
 def _shard(job: Job, third: int) -> str:
-    with ray_cluster({}, send=(cluster_support.__name__,)):
+    with ray_cluster({}, send=(corpus_support.__name__,)):
         outcome, again = _run(job, fails=(third,))
         assert list(outcome.failed) == [third] and not Path(job.output, "manifest.json").exists()
         _run(job)  # what made it fail is gone

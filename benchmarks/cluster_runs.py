@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anyorder.cluster.job import Job
-from anyorder.cluster.tasks import Task
+from anyorder.corpus.job import Job
+from anyorder.corpus.task import Task
 from anyorder.pool import Actors, Pool, Processes, Worker
 
 NODE = {

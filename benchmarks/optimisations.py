@@ -26,12 +26,12 @@ from anyorder.lab.plain import Job
 from anyorder.lab.sides import decode_batch
 from anyorder.machine import side_by_side
 from anyorder.models.architecture import Architecture
-from anyorder.models.compiled import to_compiled
 from anyorder.models.freed import keep_freed_memory
 from anyorder.models.int8 import to_int8
-from anyorder.models.layout import as_read, by_columns
+from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source, SpecialIds
+from anyorder.native import using
 from anyorder.text.batching import batches
 
 BAN = (0, 1, 2, 3)
@@ -64,7 +64,9 @@ def arithmetics(architecture: Architecture) -> tuple[Any, Any, Any]:
     """A model as it is loaded, as torch alone would have it, and in int8."""
     torch.manual_seed(0)
     model = MaskedTranslation(architecture, SpecialIds(), ("de", "en")).eval().requires_grad_(False)
-    plain, rounded = by_columns(copy.deepcopy(model)), to_int8(model)
+    rounded = to_int8(model)
+    with using(None):
+        plain = as_read(copy.deepcopy(model))
     return as_read(model), plain, rounded
 
 
@@ -154,9 +156,7 @@ class Bulk:
             "batches of rows that end together, not of rows of like size": self.turn(batches(self.sizes)),
             "batches of 1,024 tokens, not of 8,192": self.turn(batches(self.sizes, 8192, steps=self.steps)),
         }
-        out = [(what, ratio(before, now, repeats)) for what, before in others.items()]
-        plain, compiled = self.turn(parts, self.plain), self.turn(parts, to_compiled(self.model))
-        return [*out, ("torch.compile, without kernels (an option)", ratio(plain, compiled, repeats))]
+        return [(what, ratio(before, now, repeats)) for what, before in others.items()]
 
 
 def seconds(keep: bool) -> float:

@@ -22,8 +22,8 @@ LAYERS = (
     ("text",),
     ("training",),
     ("adapters",),
-    ("lab", "serve", "cluster"),
-    ("reference",),  # an old name
+    ("lab", "serve", "corpus"),
+    ("reference", "cluster"),  # old names
     ("cli",),
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}

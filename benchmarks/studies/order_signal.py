@@ -84,7 +84,7 @@ def measure(config: PolicyConfig, rollouts: int) -> None:
     whole = Credit(1.0, group=group, critic=False)
     true = [gradient(policy, b, ahead, whole, s) for _, b in pairs]
     print("| baseline | state judged | " + " | ".join(f"γ = {d:g}" for d in DISCOUNTS) + " |\n|---|---|" + "---:|" * 4)
-    baselines = {"none": replace(whole, group=1), "group": whole, "group, normalised": replace(whole, normalise=True)}
+    baselines = {"none": replace(whole, group=1), "group": whole}
     for name, credit in baselines.items():
         for judged, reward in (("as written", plain), ("ahead", ahead)):
             row = []

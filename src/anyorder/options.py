@@ -14,7 +14,6 @@ option, `HOLES` says why; tests/test_options.py walks tasks × options × front 
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import numbers
@@ -25,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from anyorder.errors import PlanError
+from anyorder.errors import PlanError, near
 
 Conditionals = Literal["visible", "masked"]
 Rescore = Literal["none", "written", "path", "pll", "forwards", "ar", "both", "marginal"]
@@ -325,10 +324,6 @@ class Loading(Declared):
         False, "Round matrix products to 8 bits: not exact, but faster.", panel=SPEED,
         without={"language": "it is for anyorder's own translation models"},
     )  # fmt: skip
-    compiled: bool = option(
-        False, "Use torch.compile, not our kernels: slow to start, for long inputs.", panel=SPEED,
-        without={"language": "it is for anyorder's own translation models"},
-    )  # fmt: skip
     diffusion: bool = option(
         False, "The model is a diffusion LM (LLaDA, Dream …).", panel="",
         without={"translation": "it is for language models that denoise masks"},
@@ -377,9 +372,7 @@ HOLES: dict[tuple[str, str], str] = {
     ("python", "diffusion"): "load has kind='diffusion'",
     ("evaluate", "nbest"): "the best translation of each sentence is compared with its reference",
     ("map", "beside"): "workers load the model that lies beside the other as FOLDER-ar",
-    ("map", "compiled"): "torch.compile takes longer to start than a shard does",
     ("serve", "beside"): "a server loads the model that lies beside each of its models as FOLDER-ar",
-    ("serve", "compiled"): "requests of all shapes arrive, and torch.compile starts anew for each",
     ("score", "beside"): "a score asks one model: name it with --model",
     ("serve", "diffusion"): "a model is served as its folder says",
 }
@@ -512,6 +505,5 @@ def reason(task: str, name: str) -> str:
 
 def misspelt(name: str, of: type = Options) -> PlanError:
     """The error for a name that no option has."""
-    near, what = difflib.get_close_matches(name, known(of), 1), "option" if of is Options else "option of loading"
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return PlanError(f"no {what} {name!r}; {hint}there are {', '.join(known(of))}")
+    what = "option" if of is Options else "option of loading"
+    return PlanError(f"no {what} {name!r}; {near(name, known(of))}there are {', '.join(known(of))}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cli_support import Run
-from cluster_support import parts
+from corpus_support import parts
 
 FAST = ["--steps", "2", "--lengths", "1", "--shard-size", "600"]
 

@@ -27,7 +27,7 @@ BOUNDS: dict[str, list[str]] = {
     "tune": ["--model={damaged}"], "data": ["--from={.}"], "map": ["--plan"], "view": ["--no-open"],
     "train": ["--out={new}"], "distill": ["--limit=2"],
 }  # fmt: skip
-LEFT_OUT = {"ray", "view", "open_page", "compiled"}
+LEFT_OUT = {"ray", "view", "open_page"}
 FILES = [
     "in.de",
     "in.en",

@@ -12,9 +12,8 @@ from anyorder.lab.sides import one_by_one
 from anyorder.models import engines
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
-from anyorder.models.compiled import to_compiled
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.translation import Source, SpecialIds
+from anyorder.models.translation import SpecialIds
 from benchmarks import costs
 from benchmarks._profile import profile
 
@@ -58,17 +57,3 @@ def test_converting_a_peer_leaves_the_other_as_it_is(tmp_path: Path) -> None:
     tokens = ["<s>", "</s>", "<pad>", "<unk>", "<mask>", *(f"t{i}" for i in range(295))]
     engines.to_ctranslate2(hf, tokens, tmp_path, "int8")
     assert all(torch.equal(before[name], weight) for name, weight in hf.state_dict().items())
-
-
-def test_a_compiled_model_is_the_same_function() -> None:
-    model = tiny(MaskedTranslation, layers=1)  # each layer is traced for seconds
-    torch.compiler.reset()
-    quick = to_compiled(model)
-    for module in quick.modules():  # the kernels of the machine's compiler take a minute: torch's own here
-        if type(module).__name__ == "Transformer":
-            module.compile(dynamic=True, backend="aot_eager")
-    source, tokens = torch.randint(5, 300, (3, 6)), torch.full((3, 7), 4)
-    n, i = torch.tensor([0, 0, 2]), torch.tensor([1, 4, 6])
-    with torch.inference_mode():
-        ours, theirs = (m.hidden_at(m.encode(Source(source, 0, 1)), tokens, n, i) for m in (model, quick))
-    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)

@@ -6,13 +6,9 @@ import copy
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
-from anyorder.models.column import Column, by_products, fused
-from anyorder.models.layers import gelu
-from anyorder.models.memory import unseen
 from anyorder.models.translation import Source, SpecialIds
 
 PAD, MASK = 2, 4
@@ -35,8 +31,8 @@ def test_states_are_those_of_one_pass(norm: str, act: str, lengths: list[int], m
         sources[n, : 6 - n % 3] = torch.randint(5, 30, (6 - n % 3,))
     target = torch.randint(5, 30, (rows, 8))
     ran: list[int] = []
-    run = Column.__call__
-    monkeypatch.setattr(Column, "__call__", lambda self, x, *rest: ran.append(len(x)) or run(self, x, *rest))
+    run = Autoregressive._column
+    monkeypatch.setattr(Autoregressive, "_column", lambda *a: ran.append(len(a[3])) or run(*a))
     context = model.encode(Source(sources, 0, 1))
     for behind in (2, 1, 0):  # each step one symbol more, each row as far as it is
         tokens = torch.full_like(target, MASK)
@@ -63,26 +59,3 @@ def test_a_copy_and_changed_weights_are_looked_up_anew() -> None:
     torch.testing.assert_close(
         model.hidden(model.encode(source), tokens), other.hidden(other.encode(source), tokens), rtol=0, atol=0
     )
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_attention_by_products_is_attention(masked: bool) -> None:
-    torch.manual_seed(0)
-    q, whole = torch.randn(20, 12), torch.randn(3, 2, 20, 2, 9, 6)
-    k, v = whole[1][..., :7, :].unbind()  # as a cache gives them: the first columns of what there is room for
-    seen = torch.arange(7) < torch.randint(1, 8, (20, 1)) if masked else None
-    added = None if seen is None else unseen(seen, whole)
-    flat = [x.reshape(1, 40, 7, 6) for x in (k, v)]
-    mask = None if seen is None else seen[:, None, None]
-    expected = F.scaled_dot_product_attention(q.view(20, 2, 1, 6), k, v, attn_mask=mask)
-    torch.testing.assert_close(by_products(40, 6)(q, *flat, added), expected.view(20, 12))
-    if not masked:
-        torch.testing.assert_close(fused(40, 6)(q, *flat, None), expected.view(20, 12))
-
-
-@torch.inference_mode()
-def test_gelu_of_few_numbers_is_that_of_many() -> None:
-    few = torch.linspace(-8, 8, 1000)
-    many = few.repeat(40)
-    torch.testing.assert_close(gelu(few, "none"), gelu(many, "none")[:1000], rtol=0, atol=1e-6)
-    torch.testing.assert_close(gelu(few, "tanh"), gelu(many, "tanh")[:1000], rtol=0, atol=1e-6)

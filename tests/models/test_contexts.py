@@ -18,12 +18,12 @@ from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive, CausalContext
 from anyorder.models.block_cache import BlockCached
 from anyorder.models.cmlm import ConditionalMasked
-from anyorder.models.column import Column
 from anyorder.models.diffusion_lm import DiffusionLM, Guided
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Transformer
 from anyorder.models.translation import Source, SpecialIds
+from anyorder.native import Stack
 
 KINDS = [MaskedTranslation, ConditionalMasked, Autoregressive, PretrainedLM]
 SIZES = [(5, 7), (9, 4), (2, 11), (6, 6)]  # source and canvas
@@ -70,19 +70,19 @@ def test_our_models(kind: type) -> None:
 def columns_run(model: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Rows and columns of every pass of the model's decoder from now on."""
     ran: list[tuple[int, ...]] = []
-    run, one = Transformer.forward, Column.__call__
+    run, one = Transformer.forward, Stack.column
 
     def counted(self: Transformer, tokens: Tensor, *rest: Any, **named: Any) -> Tensor:
         if self is model.decoder:
             ran.append(tuple(tokens.shape))
         return run(self, tokens, *rest, **named)
 
-    def counted_column(self: Column, x: Tensor, *rest: Any) -> Tensor:
+    def counted_column(self: Stack, x: Tensor, *rest: Any) -> Tensor:
         ran.append((len(x), 1))
         return one(self, x, *rest)
 
     monkeypatch.setattr(Transformer, "forward", counted)
-    monkeypatch.setattr(Column, "__call__", counted_column)
+    monkeypatch.setattr(Stack, "column", counted_column)
     return ran
 
 

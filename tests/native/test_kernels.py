@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import platform
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +24,19 @@ from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.packed import encoded
-from anyorder.models.transformer import Columns, key_mask
+from anyorder.models.transformer import Columns
 from anyorder.models.translation import Source, SpecialIds
-from anyorder.native import InPanels, Stack, kernels, library, using
+from anyorder.native import InPanels, InSteps, Stack, kernels, library, using
 from anyorder.native.share import LARGE
 
 PAD, MASK = 2, 4
 needs_kernels = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled, or not for this machine")
+
+
+def key_mask(lengths: torch.Tensor, width: int) -> torch.Tensor | None:
+    """Lengths (N,) → (N, 1, 1, width) true where a key is real; None when all are."""
+    visible = torch.arange(width) < lengths[:, None]
+    return None if bool(visible.all()) else visible[:, None, None]
 
 
 def test_kernels_are_there_where_they_can_be() -> None:
@@ -316,7 +324,7 @@ def test_a_step_is_the_one_by_torch(norm: str, lengths: list[int]) -> None:
             tokens[n, : max(0, length - behind)] = target[n, : max(0, length - behind)]
         expected, found = (m.hidden(c, tokens) for m, c in zip((plain, ours), contexts, strict=True))
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    assert ours.column is not None and ours.column.native is not None
+    assert Stack.of(ours.decoder) is not None and Stack.of(plain.decoder) is None
 
 
 SOME = torch.tensor([[0, 3, 3], [6, 1, 2], [4, 4, 4], [5, 0, 6]])
@@ -415,3 +423,43 @@ def test_a_model_that_gives_no_numbers_is_found_out() -> None:
     for reader.scored in (True, False):
         with pytest.raises(ModelError, match="row 0, position 0, step 0: the model's logits are not finite"):
             reader.look(context, state, state.masked)
+
+
+def twice(w: torch.Tensor) -> None:
+    w.mul_(2)
+
+
+def one_number(w: torch.Tensor) -> None:
+    w[3, 5] = 9.0
+
+
+@needs_kernels
+@pytest.mark.parametrize("edit", [twice, one_number])
+@pytest.mark.parametrize("kind", [InPanels, InSteps])
+def test_an_edit_through_data_is_seen(kind: type[InPanels], edit: Callable[[torch.Tensor], None]) -> None:
+    """torch does not count it, and norms of new weights beside panels of old ones find wrong symbols."""
+    torch.manual_seed(0)
+    plain = torch.nn.Linear(24, 48)
+    ours, x, banned = kind.of(plain), torch.randn(7, 24), torch.tensor([0])
+    with torch.no_grad():
+        before = ours(x), ours.likeliest(x, banned), ours.best(x, banned, -1e4)
+        for _ in range(2):
+            edit(ours.weight.data)
+            fresh = torch.nn.Linear(24, 48)
+            fresh.load_state_dict({"weight": ours.weight.detach().clone(), "bias": ours.bias.detach()})
+            new = kind.of(fresh)
+            assert torch.equal(ours(x), new(x)) and not torch.equal(ours(x), before[0])
+            for found, expected in ((ours.likeliest(x, banned), new.likeliest(x, banned)),):
+                assert found is not None and expected is not None and all(map(torch.equal, found, expected))
+            best, other = ours.best(x, banned, -1e4), new.best(x, banned, -1e4)
+            assert best is not None and other is not None and torch.equal(best.logp, other.logp)
+
+
+@needs_kernels
+def test_watched_weights_are_copied_and_sent_as_plain_ones() -> None:
+    ours = InPanels.of(torch.nn.Linear(24, 48))
+    ours.weight.data.mul_(2)
+    with torch.no_grad():
+        for other in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+            x = torch.randn(3, 24)
+            assert torch.equal(other.weight, ours.weight) and torch.equal(other(x), ours(x))

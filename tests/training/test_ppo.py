@@ -55,15 +55,6 @@ def test_the_best_order_is_learned(method: str) -> None:
     assert task.right(policy, 256, temperature=1.0) > 0.6  # and it is fairly sure of it
 
 
-def test_imitation_hands_over_to_reinforcement() -> None:
-    task = ChainTask()
-    s = replace(QUICK, imitate=2, iterations=3)
-    trainer = PolicyTrainer(task, new_policy(task, s), s)
-    reports = [trainer.step() for _ in range(3)]
-    assert ["agreement" in r for r in reports] == [True, True, False]
-    assert len(trainer.buffer) == 16 * 6  # nothing of what imitation saw is left
-
-
 def test_history_tells_an_otherwise_blind_policy_where_it_is() -> None:
     task = ChainTask((0, 1, 2, 3))
     s = replace(QUICK, history=4, iterations=30)
@@ -145,10 +136,6 @@ def test_a_group_is_compared_with_itself() -> None:
     for a, b in zip(plain.moments, grouped.moments, strict=True):
         g = a.returns.view(3, 4)
         torch.testing.assert_close(b.advantage.view(3, 4), g - (g.sum(1, keepdim=True) - g) / 3)
-    scaled = rollout(task, policy, together, EDITS, Credit(gamma=1.0, group=4, normalise=True, critic=False))
-    start, total = scaled.moments[0].advantage.view(3, 4), plain.moments[0].returns.view(3, 4)
-    spread = total.std(1, correction=0, keepdim=True)
-    torch.testing.assert_close(start, grouped.moments[0].advantage.view(3, 4) / torch.where(spread > 0, spread, 1))
 
 
 def test_rollouts_do_not_depend_on_the_batch() -> None:

@@ -12,8 +12,8 @@ from anyorder.cli._terminal import visible
 from anyorder.progress import Bar
 
 if TYPE_CHECKING:
-    from anyorder.cluster.job import Job
-    from anyorder.cluster.shards import Report, Shard
+    from anyorder.corpus.job import Job
+    from anyorder.corpus.work import Report, Shard
 
 QUOTED = 5  # errors that are shown
 
@@ -53,7 +53,7 @@ def run(job: Job, workers: int | None = None, ray: str | None = None) -> bool:
 
 def forecast(job: Job, rows: float | None = None) -> None:
     """What a job will take, from a few rows tried here: a table, and how many workers to take."""
-    from anyorder.cluster.calculator import layouts, measure, recommended
+    from anyorder.corpus.forecast import layouts, measure, recommended
 
     rates = measure(job)
     found = sum(shard.size for shard in job.shards) / max(rates.row_bytes, 1)
@@ -62,12 +62,10 @@ def forecast(job: Job, rows: float | None = None) -> None:
         f"one worker here: {rates.rows:.1f} rows/s, {rates.tokens:,.0f} tokens/s, {rates.load:.1f} s to load; "
         f"{rates.row_bytes:.0f} bytes per row, so about {count:,.0f} rows"
     )
-    typer.echo(f"{'workers':>8} {'hours':>10} {'machine-hours':>14} {'of ideal':>9}  limited by")
+    typer.echo(f"{'workers':>8} {'hours':>10} {'machine-hours':>14} {'of ideal':>9}")
     every = layouts(count, rates)
     for p in every:
-        typer.echo(
-            f"{p.workers:>8} {p.seconds / 3600:>10.2f} {p.busy / 3600:>14.1f} {p.efficiency:>9.0%}  {p.bottleneck}"
-        )
+        typer.echo(f"{p.workers:>8} {p.seconds / 3600:>10.2f} {p.busy / 3600:>14.1f} {p.efficiency:>9.0%}")
     best = recommended(every)
     typer.echo(f"recommended: {best.workers} workers, done in {best.seconds / 3600:.2f} hours")
 

@@ -32,7 +32,6 @@ def bench(
     size: Annotated[Size, typer.Option(help="The model given, one of 1024 units, 6 layers, 60k symbols, or both.")] = (
         Size.both
     ),
-    compiled: Annotated[bool, typer.Option("--compiled", help="Also measure torch.compile.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the report to this Markdown file."), WRITTEN
     ] = None,
@@ -60,7 +59,7 @@ def bench(
         sources, references = pairs.first, pairs.second
     if not sources:
         raise DataError(f"{data} has not one usable line: there is nothing to measure")
-    asked = Asked(sources, references, to, sentences, repeats, size != Size.paper, size != Size.shipped, compiled)
+    asked = Asked(sources, references, to, sentences, repeats, size != Size.paper, size != Size.shipped)
     console = Console(stderr=True)
     with console.status("loading") as status:
         text = report(o.open_translator(model, {}), asked, status.update if console.is_terminal else console.print)

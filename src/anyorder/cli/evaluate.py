@@ -129,8 +129,8 @@ def _written(which: System, translator: Translator | None, corpus: EvalSet, ray:
             )
             texts, errors, cost = [t.text for t in found], [t.error or "" for t in found], translator.cost - before
         else:
-            from anyorder.cluster.spread import translated
-            from anyorder.cluster.tasks import Task, absolute
+            from anyorder.corpus.task import Task, absolute
+            from anyorder.corpus.work import translated
             from anyorder.pool import connected
 
             task = Task("translate", absolute(which.model), to, origin, loading=loading, options=plan)

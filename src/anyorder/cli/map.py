@@ -12,7 +12,7 @@ from anyorder.errors import UsageError
 from anyorder.options import PLAN, Loading, known
 
 if TYPE_CHECKING:
-    from anyorder.cluster.tasks import Task
+    from anyorder.corpus.task import Task
 
 _FILES, _WHO = "Files", "Who works"
 
@@ -113,7 +113,7 @@ def map(
     )  # fmt: skip
 
     from anyorder.cli._shards import forecast, run
-    from anyorder.cluster.job import Job
+    from anyorder.corpus.job import Job
 
     if try_out:
         forecast(Job(task, place, output or f"{place}.mapped", kind, shard_size), rows)
@@ -126,9 +126,9 @@ def map(
 
 def _task(what: What, place: str, options: dict[str, Any], **given: Any) -> Task:
     """What was asked for, with the defaults of the command of that name."""
-    from anyorder.cluster.formats import one_kind
-    from anyorder.cluster.places import find
-    from anyorder.cluster.tasks import Task
+    from anyorder.corpus.formats import one_kind
+    from anyorder.corpus.places import find
+    from anyorder.corpus.task import Task
     from anyorder.models.catalog import DEFAULT
 
     if given["model"] is None:

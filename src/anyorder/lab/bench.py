@@ -19,7 +19,6 @@ from anyorder.lab.plain import Job
 from anyorder.lab.sides import Side, Timing, apart, decode_jobs, interleaved, one_by_one
 from anyorder.machine import side_by_side
 from anyorder.models import engines
-from anyorder.models.compiled import to_compiled
 from anyorder.models.int8 import to_int8
 from anyorder.text.batching import ALIKE, batches
 from anyorder.text.plan import Plan
@@ -49,7 +48,6 @@ class Workbench:
     ban: tuple[int, ...]
     part: int  # that many jobs for the one-at-a-time side
     repeats: int
-    compiled: bool = False  # also with torch.compile
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,6 @@ def throughput(s: Workbench, note: Note) -> list[Line]:
     """
     rows = []
     rounded = to_int8(s.model)
-    quick = to_compiled(s.model) if s.compiled else None
     for name, decoder, K, slow, full in workloads(s):
         jobs = s.jobs if K == 1 else s.jobs[::5]
         every = max(1, len(jobs) // s.part) | 1  # odd, so that all of a sentence's lengths have their turn
@@ -118,8 +115,6 @@ def throughput(s: Workbench, note: Note) -> list[Line]:
             Side("the paper's way", lambda slow=slow, some=some: slow(some), len(some) / len(jobs)),  # type: ignore[misc]
             Side("ours, int8", lambda mine=mine: mine(rounded)),  # type: ignore[misc]
         ]
-        if quick is not None:
-            sides.append(Side("ours, compiled", lambda mine=mine: mine(quick)))  # type: ignore[misc]
         if full is not None:
             plainly = partial(_in_batches, full, fifth)
             sides.append(Side("full logits in a batch", plainly, len(fifth) / len(jobs)))
@@ -128,7 +123,6 @@ def throughput(s: Workbench, note: Note) -> list[Line]:
             "the paper's way": timings[0].output[::every],
             "full logits in a batch": timings[0].output[::5],
             "ours, int8": timings[0].output,
-            "ours, compiled": timings[0].output,
         }
         rows += [_row(s.name, f"{name}, bulk", t, timings[0], expected.get(t.name)) for t in timings]
         note(f"{s.name}, {name}, the limit")

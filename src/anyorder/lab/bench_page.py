@@ -34,7 +34,6 @@ class Asked:
     repeats: int
     shipped: bool
     paper: bool
-    compiled: bool
 
 
 def report(translator: Any, asked: Asked, note: Note) -> str:
@@ -49,7 +48,7 @@ def report(translator: Any, asked: Asked, note: Note) -> str:
     text = [_opening(translator, asked, len(lines))]
     rows: list[run.Line] = []
     if asked.shipped:
-        here = run.Workbench("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats, asked.compiled)
+        here = run.Workbench("shipped", translator.model, jobs, where, run.BAN, 40, asked.repeats)
         rows += run.throughput(here, note) + run.latency(here, SINGLE, note)
     if asked.paper:
         rows += run.throughput(run.paper_sized(jobs[: LENGTHS * PAPER_SENTENCES]), note)

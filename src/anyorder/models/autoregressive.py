@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,12 +10,11 @@ from torch import Tensor, nn
 from anyorder.core.ragged import joined, widened
 from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
-from anyorder.models.column import Column
 from anyorder.models.memory import Cache, Memory, stay
 from anyorder.models.packed import encoded
 from anyorder.models.transformer import Transformer, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
-from anyorder.native import Best
+from anyorder.native import Best, Stack
 
 ROOM = 16  # columns by which what is seen grows
 
@@ -148,11 +146,6 @@ class Autoregressive(Translates, nn.Module):
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos
         self.vocabulary = architecture.vocabulary
-        self.column: Column | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """A copy looks its own weights up."""
-        return self.__dict__ | {"column": None}
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -208,7 +201,6 @@ class Autoregressive(Translates, nn.Module):
         low, high = (int(x) for x in ends.aminmax()) if rows else (0, 0)
         wide = min(width, _room(high))
         if context.seen is None:
-            self.column = None  # weights may have changed since the last text
             states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
             seen = _Seen(inputs[:, :wide], self.decoder.new_cache(rows, wide), states, torch.zeros_like(ends))
         else:
@@ -249,21 +241,34 @@ class Autoregressive(Translates, nn.Module):
 
     def _extend_by_one(self, context: CausalContext, seen: _Seen, symbols: Tensor, ends: Tensor, place: int) -> None:
         """As `_extend` by one column, the same in all rows, in which `symbols` (N,) stand."""
-        column = self.column = self.column or Column(self.decoder)
-        x = column.embed(symbols, place, context.target_lang)
-        seen.states[:, place] = column(x, place, None, seen.cache, context.memory)
+        seen.states[:, place] = self._column(context, seen, symbols, torch.full_like(ends, place), place)
         seen.inputs[:, place] = symbols
         seen.filled, seen.end = ends, place + 1
 
     def _extend_each_by_one(self, context: CausalContext, seen: _Seen, inputs: Tensor, ends: Tensor) -> None:
         """The same where rows are at different columns."""
-        column = self.column = self.column or Column(self.decoder)
         wide, places = seen.inputs.shape[1], ends - 1
-        x = column.embed(inputs.gather(1, places[:, None])[:, 0], places, context.target_lang)
-        visible = torch.arange(wide, device=ends.device) < ends[:, None]
-        states = column(x, places, visible, seen.cache, context.memory)
+        states = self._column(context, seen, inputs.gather(1, places[:, None])[:, 0], places)
         seen.states.scatter_(1, places[:, None, None].expand(-1, 1, states.shape[1]), states[:, None])
         seen.inputs, seen.filled = widened(inputs[:, :wide], (wide,)), ends
+
+    def _column(
+        self, context: CausalContext, seen: _Seen, symbols: Tensor, places: Tensor, same: int | None = None
+    ) -> Tensor:
+        """States (N, D) of one further column of each row: symbols (N,) at places (N,), all `same` if that is given."""
+        decoder, stack = self.decoder, Stack.of(self.decoder)
+        run = places[:, None] if same is None else slice(same, same + 1)
+        if stack is not None:
+            x, memory = decoder.embed(symbols[:, None], run, context.target_lang)[:, 0], context.memory
+            out: Tensor = decoder.final_norm(stack.column(x, places, seen.cache.whole, memory.whole, memory.real))
+            return out
+        visible = None
+        if same is None:
+            visible = (torch.arange(seen.inputs.shape[1], device=places.device) <= places[:, None])[:, None, None]
+        states: Tensor = decoder(
+            symbols[:, None], run, context.target_lang, visible, memory=context.memory, cache=seen.cache
+        )
+        return states[:, 0]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Vocabulary logits of states: (M, D) → (M, V)."""

@@ -9,7 +9,6 @@ from anyorder.models.folder import ModelFolder
 
 SHIPPED = Path(__file__).parents[1] / "shipped"
 DEFAULT = "de-en"
-OLD_NAMES: dict[str, str] = {}  # a name that models once had → the one they have now
 
 
 def shipped() -> list[str]:
@@ -20,7 +19,6 @@ def shipped() -> list[str]:
 def locate(path_or_name: str | Path) -> ModelFolder | None:
     """The folder of a model; None where the name can only be one of the Hugging Face hub's. Says what is missing."""
     name, folder = str(path_or_name), ModelFolder(Path(path_or_name).expanduser())
-    name = OLD_NAMES.get(name, name)
     if name in shipped():
         return ModelFolder(SHIPPED / name)
     if folder.path.is_dir():

@@ -1,4 +1,4 @@
-"""What a layer of a Transformer consists of: attention within a text and to another, the feed-forward half, GELU."""
+"""The parts of a Transformer's layer: attention within a text and to another, and the feed-forward half."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ from torch import Tensor, nn
 from anyorder.models.architecture import Architecture
 from anyorder.native import InPanels
 
-FEW = 1 << 14  # numbers up to which GELU is computed by its formula
-_ROOT, _HALF = torch.tensor(0.5**0.5), torch.tensor(0.5)  # numbers would be made tensors in every step
-
 
 class Attention(nn.Module):
     """Multi-head self-attention; queries, keys and values are one projection."""
@@ -21,8 +18,6 @@ class Attention(nn.Module):
         self.heads, self.dropout = a.heads, a.attention_dropout
         self.qkv_lin = nn.Linear(a.dim, 3 * a.dim)
         self.out_lin = nn.Linear(a.dim, a.dim)
-        self.q_part: nn.Module | None = None
-        self.kv_part: nn.Module | None = None
 
     def project(self, x: Tensor, queries: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """x (N, L, D) → q, k, v, each (N, H, L, D/H); q of `queries` (N, C, D) if they are given."""
@@ -36,8 +31,6 @@ class Attention(nn.Module):
 
     def _apart(self, queries: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """The fused projection as two: queries (N, C, D) → (N, C, D), x (N, L, D) → keys and values (N, L, 2D)."""
-        if self.q_part is not None and self.kv_part is not None:  # another arithmetic (int8) keeps them apart
-            return self.q_part(queries), self.kv_part(x)
         D = x.shape[-1]
         if isinstance(self.qkv_lin, InPanels):
             return self.qkv_lin.part(queries, 0, D), self.qkv_lin.part(x, D, 3 * D)
@@ -99,22 +92,5 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, D) → (…, D), position by position."""
-        out: Tensor = self.lin2(gelu(self.lin1(x), self.approximate))
+        out: Tensor = self.lin2(F.gelu(self.lin1(x), approximate=self.approximate))
         return out
-
-
-def gelu(x: Tensor, approximate: str) -> Tensor:
-    """x·Φ(x), of few numbers by the formula: the fused kernel takes longer to set up than to run."""
-    if approximate == "none" and x.numel() <= FEW and formula_is_faster(x) and not torch.is_grad_enabled():
-        return gelu_by_formula(x)
-    return F.gelu(x, approximate=approximate)
-
-
-def formula_is_faster(like: Tensor) -> bool:
-    """Is GELU of few such numbers faster by its formula?"""
-    return like.dtype == torch.float32 and like.device.type == "cpu"
-
-
-def gelu_by_formula(x: Tensor) -> Tensor:
-    """½(x + x·erf(x/√2))"""
-    return torch.addcmul(x, x, torch.erf(x * _ROOT)).mul_(_HALF)

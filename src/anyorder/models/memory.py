@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,16 +31,6 @@ class Memory:
     def layers(self) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of each layer, (N, H, S, D/H) each."""
         return _layers(self.whole)
-
-    @cached_property
-    def flat(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of each layer, (1, N·H, S, D/H) each."""
-        return [(k, v) for k, v in self.whole.flatten(2, 3)[:, :, None].unbind()]
-
-    @cached_property
-    def unseen(self) -> Tensor | None:
-        """What is added to scores (N·H, 1, S): −∞ where a column is not real; None where all are."""
-        return None if self.mask is None else unseen(self.mask[:, 0, 0], self.whole)
 
     @cached_property
     def real(self) -> Tensor | None:
@@ -126,18 +115,6 @@ class Cache:
         """Keys and values of each layer, (N, H, L, D/H) each."""
         return _layers(self.whole)
 
-    def open(self, places: Tensor | int) -> list[_Open]:
-        """Each layer, open for one column: the same of all rows, or each row's own (N,)."""
-        whole, where = self.whole, None
-        if isinstance(places, int):
-            spots, whole = whole.select(4, places).transpose(1, 2), whole.narrow(4, 0, places + 1)
-        else:
-            spots, where = whole, places[None, :, None, None, None].expand(*whole.shape[1:4], 1, whole.shape[5])
-        layers, pair, rows, heads, columns, size = whole.shape
-        flat = whole.view(layers, pair, 1, rows * heads, columns, size)  # never a copy: the column is put into it
-        keys, values = flat.unbind(1)
-        return [_Open(spot, where, k, v) for spot, k, v in zip(spots.unbind(), keys.unbind(), values.unbind())]  # noqa: B905
-
     def put(self, layer: int, columns: Tensor | slice, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (N, H, C, D/H) of `columns`, the same in all rows or each row's own (N, C), are kept.
 
@@ -154,30 +131,6 @@ class Cache:
     def _half(self, layer: int, i: int) -> Tensor:
         """Keys (0) or values (1) of a layer; a gradient does not go through a view made before the last change."""
         return self.whole[layer, i] if torch.is_grad_enabled() else self.layers[layer][i]
-
-
-class _Open(NamedTuple):
-    """A layer's keys and values, and the place that one column of them will be put at."""
-
-    spot: Tensor  # (N, 2, H, D/H): the column itself; or, with `where`, all columns, (2, N, H, columns, D/H)
-    where: Tensor | None  # (2, N, H, 1, D/H) each row's column
-    keys: Tensor  # (1, N·H, columns, D/H), up to the column where it is the same in all rows
-    values: Tensor
-
-    def put(self, new: Tensor) -> None:
-        """Keys and values (N, 2·D) of the column, or (2·D,) of a single row's."""
-        if self.where is None:
-            self.spot.copy_(new.view(self.spot.shape))
-        else:
-            kv = new.view(self.where.shape[1], 2, self.spot.shape[2], -1).transpose(0, 1)  # (2, N, H, D/H)
-            self.spot.scatter_(3, self.where, kv[:, :, :, None])
-
-
-def unseen(visible: Tensor, like: Tensor) -> Tensor:
-    """(N, S) bool → what is added to the scores of H = like.shape[3] heads, 0 or −∞: (N·H, 1, S)."""
-    heads, (rows, width) = like.shape[3], visible.shape
-    out = like.new_zeros(rows, 1, 1, width).masked_fill_(~visible[:, None, None], -torch.inf)
-    return out.expand(rows, heads, 1, width).reshape(rows * heads, 1, width)
 
 
 def stay(x: Tensor, rows: Tensor, dim: int = 0) -> Tensor:

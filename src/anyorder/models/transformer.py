@@ -175,12 +175,6 @@ def _rows_of(mask: Tensor | None, columns: Columns) -> Tensor | None:
     return at_columns(mask[:, 0], columns)[:, None]
 
 
-def key_mask(lengths: Tensor, width: int) -> Tensor | None:
-    """Lengths (N,) → (N, 1, 1, width) true where a key is real; None when all are."""
-    visible = torch.arange(width, device=lengths.device) < lengths[:, None]
-    return None if bool(visible.all()) else visible[:, None, None]
-
-
 BETWEEN = ("encoder_attn", "layer_norm15")  # what only a decoder beside an encoder has
 
 

@@ -30,11 +30,53 @@ class Best(NamedTuple):
     current: Tensor | None = None  # log p of the symbol in place, as if nothing were banned
 
 
+Version = tuple[int, int, int]  # of a tensor: another one when its numbers have changed
+
+
+class Weights(nn.Parameter):
+    """Weights of which a copy lies elsewhere. torch does not count edits through `.data`: from the first look at it on,
+    the numbers themselves are compared."""
+
+    edits = 0
+    _seen: Tensor | None = None  # the numbers as they were last, once somebody may edit them uncounted
+
+    @property
+    def data(self) -> Tensor:
+        """The plain tensor, which may be edited."""
+        if self._seen is None:
+            self._seen = self.plain.clone()
+        return self.plain
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+
+    @property
+    def plain(self) -> Tensor:
+        """The plain tensor, to read."""
+        out: Tensor = torch.Tensor.data.__get__(self)  # type: ignore[attr-defined]
+        return out
+
+    @property
+    def uncounted(self) -> int:
+        """How many edits there were that torch did not count."""
+        if self._seen is not None and not torch.equal(self._seen, self.plain):
+            self.edits, self._seen = self.edits + 1, self.plain.clone()
+        return self.edits
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
+        memo[id(self)] = out = nn.Parameter(self.plain.clone(), self.requires_grad)
+        return out
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return nn.Parameter(self.plain, self.requires_grad).__reduce_ex__(protocol)  # type: ignore[no-untyped-call]
+
+
 class InPanels(nn.Linear):
     """A linear map, the same but for rounding. Its weights are kept twice: as they were, and in panels."""
 
-    _panels: tuple[tuple[int, int], Tensor] | None = None
-    _steps: tuple[tuple[int, int], Steps | None] | None = None
+    _panels: tuple[Version, Tensor] | None = None
+    _steps: tuple[Version, Steps | None] | None = None
 
     @staticmethod
     def possible(linear: nn.Linear) -> bool:
@@ -44,6 +86,8 @@ class InPanels(nn.Linear):
     @classmethod
     def of(cls, linear: nn.Linear) -> InPanels:
         """The same map, with the same parameters."""
+        if type(linear.weight) is nn.Parameter:
+            linear.weight.__class__ = Weights  # the same object, which other modules may have too
         out = cls(1, 1, device="meta")
         out.weight, out.bias = linear.weight, linear.bias
         out.out_features, out.in_features = linear.weight.shape
@@ -174,6 +218,6 @@ def by_kernels(x: Tensor) -> bool:
     return x.dtype == torch.float32 and x.device.type == "cpu" and kernels() is not None
 
 
-def version(x: Tensor) -> tuple[int, int]:
-    """What is another when the tensor has changed."""
-    return x.data_ptr(), 0 if x.is_inference() else x._version
+def version(x: Tensor) -> Version:
+    """Another one when the tensor has changed."""
+    return x.data_ptr(), 0 if x.is_inference() else x._version, x.uncounted if isinstance(x, Weights) else 0

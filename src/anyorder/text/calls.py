@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from anyorder.errors import PlanError, pointer
+from anyorder.errors import PlanError, near, pointer
 
 Made = TypeVar("Made")
 MOST = 2**40  # what a number in brackets may be
@@ -50,10 +49,8 @@ def call(text: str, known: Mapping[str, object], what: str) -> Call:
     match = _CALL.fullmatch(text)
     name = match[1].replace("_", "-") if match else text.split("(")[0].strip()
     if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
         at = len(text) - len(text.lstrip())
-        raise pointed(f"no {what} {name!r}; {hint}there are {', '.join(known)}", text, at)
+        raise pointed(f"no {what} {name!r}; {near(name, known)}there are {', '.join(known)}", text, at)
     if match is None:
         raise pointed(f"{what} {name}: expected one pair of brackets, with numbers in it", text, text.index("("))
     if match[2] is None or not match[2].strip():

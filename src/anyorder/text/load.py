@@ -59,7 +59,7 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **load
     latter takes the further options of `load_diffusion_lm`.
 
     The options of loading are those of `anyorder.options.Loading`: `beside`, the autoregressive model that rescores,
-    int8=True and compiled=True are for our own models; unknown="allow", device_map="auto", revision and token for
+    int8=True is for our own models; unknown="allow", device_map="auto", revision and token for
     language models; device and dtype for all.
     """
     asked = Loading(**{name: value for name, value in loading.items() if name in known(Loading)})
@@ -105,22 +105,18 @@ def _check_loading(asked: Loading, kind: str, name: str | Path) -> None:
 def _own_place(asked: Loading) -> Placing:
     """Where a model of ours goes: the CPU unless it is told otherwise."""
     placing = Placing(asked.device or "cpu", "float32" if asked.dtype == "auto" else asked.dtype).check()
-    if (asked.int8 or asked.compiled) and (placing.where().type != "cpu" or placing.dtype != "float32"):
-        raise ModelError(
-            "int8 and compiled are for float32 on the CPU: leave device and dtype out, or int8 and compiled"
-        )
+    if asked.int8 and (placing.where().type != "cpu" or placing.dtype != "float32"):
+        raise ModelError("int8 is for float32 on the CPU: leave device and dtype out, or int8")
     return placing
 
 
 def _arithmetic(model: Any, asked: Loading, placing: Placing) -> Any:
-    from anyorder.models.compiled import to_compiled
     from anyorder.models.int8 import to_int8
     from anyorder.models.layout import as_read
 
     if placing.where().type != "cpu" or placing.dtype != "float32":  # torch does everything: there are no kernels
         return placing.moved(model).to(FORMATS[placing.dtype])
-    model = to_int8(model, by_torch=asked.compiled) if asked.int8 else as_read(model)  # compiled: without kernels
-    return to_compiled(model) if asked.compiled else model
+    return to_int8(model) if asked.int8 else as_read(model)
 
 
 def _judge(folder: ModelFolder, name: str | Path) -> ModelFolder:

@@ -63,7 +63,7 @@ def policy_config(path: Path, root: Path | None = None) -> PolicyConfig | None:
         config: PolicyConfig = build(PolicyConfig, raw, "")
         config = replace(config, policy=Settings.of(settings))
         find_quality(config.policy.reward, path.parent)  # one's own, beside this file: found now, known from here on
-        if config.likeliest and (config.policy.imitate or config.policy.method == "imitation"):
+        if config.likeliest and config.policy.method == "imitation":
             raise ConfigError("imitation compares positions with the reference's, so it cannot have likeliest = true")
         if not plain_name(config.name):
             raise ConfigError(f"name {config.name!r} must be a plain name, as a folder is called by it")

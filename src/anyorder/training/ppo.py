@@ -32,18 +32,15 @@ class Settings:
     """The paper's values, and its grids, where it gives them."""
 
     method: Method = "ppo"
-    imitate: int = 0  # that many of the first iterations by imitation, before `method` takes over
     iterations: int = 400  # rollout, then updates
     minutes: float = 0.0  # stop after this time, 0: no limit
     generations: int = 16  # episodes per rollout (paper: 4 or 16)
     together: int = 0  # of them are played at once, sentences of like length; 0: all
     group: int = 1  # G of them have the same input; from 2 on each is judged against the others of its group
-    normalise: bool = False  # divide by the spread of the group's returns (GRPO)
     buffer: int = 10_000  # time steps kept, first in first out (paper: 1,000 or 10,000); 0: the last rollout's
     update_batch: int = 128  # time steps per update (paper: 32 or 128)
     updates: int = 8  # updates after each rollout
     gamma: float = 0.9  # discount (paper: 0.1, 0.9 or 0.99; 0.9 was best); 1: none
-    lam: float = 0.95  # λ of the advantage estimate; 1: G − V
     clip: float = 0.2  # ε of the clipped surrogate
     entropy: float = 0.01  # weight of the entropy bonus …
     entropy_end: float | None = None  # … which goes to this, evenly over the iterations; none: it stays
@@ -102,7 +99,7 @@ class Settings:
     @property
     def credit(self) -> Credit:
         """How rewards become advantages."""
-        return Credit(self.gamma, self.lam, self.group, self.normalise, self.value_weight > 0, whole=self.several)
+        return Credit(self.gamma, group=self.group, critic=self.value_weight > 0, whole=self.several)
 
     def entropy_at(self, iteration: int) -> float:
         """The weight of the entropy bonus in an iteration, counted from 0."""
@@ -164,16 +161,9 @@ class PolicyTrainer:
         self.best = float("-inf")
         self.best_weights = {k: v.clone() for k, v in policy.state_dict().items()}
 
-    @property
-    def method(self) -> Method:
-        """The method of the next iteration."""
-        return "imitation" if self.iteration < self.settings.imitate else self.settings.method
-
     def step(self) -> dict[str, float]:
         """Generate, keep the time steps, update."""
-        s, method = self.settings, self.method
-        if self.iteration == s.imitate:  # what imitation saw was not the policy that acts from now on
-            self.buffer = Buffer(s.buffer)
+        s, method = self.settings, self.settings.method
         for part in self.optimiser.param_groups:
             part["lr"] = s.learning_rate_at(self.iteration)
         teacher = None if method != "imitation" else right if self.policy.several else oracle

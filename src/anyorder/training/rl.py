@@ -61,12 +61,6 @@ def whole_relative(rewards: Tensor, alive: Tensor, group: int) -> Tensor:
     return torch.where(last, group_relative(totals, group), 0.0)
 
 
-def group_spread(totals: Tensor, group: int, eps: float = 1e-6) -> Tensor:
-    """std of a group's returns + ε, which GRPO (arXiv 2402.03300) divides by; 1 where nothing differs.  (N,) → (N,)"""
-    spread = totals.view(-1, group).std(1, correction=0).repeat_interleave(group)
-    return torch.where(spread > eps, spread + eps, 1.0)
-
-
 def order_share(totals: Tensor, group: int) -> Tensor:
     """mean_X Var(R | X) / Var(R): the share of the returns' variance that the order explains.  (N,) → scalar"""
     within = totals.view(-1, group).var(1).mean()

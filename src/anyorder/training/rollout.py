@@ -107,7 +107,6 @@ class Credit:
     gamma: float = 0.9  # discount
     lam: float = 0.95  # λ of generalised advantages
     group: int = 1  # G: rows that share an input; each is judged against the others of its group
-    normalise: bool = False  # and divided by the group's spread (GRPO)
     critic: bool = True  # less V(s_t)
     whole: bool = False  # the rows of a group may end at different steps: whole episodes are compared
 
@@ -204,8 +203,6 @@ def credited(played: Played, reward: Reward, credit: Credit) -> Rollout:
         rewards = rl.whole_relative(rewards, alive, credit.group)
     elif credit.group > 1:
         rewards = rl.group_relative(rewards, credit.group)
-    if credit.group > 1 and credit.normalise:
-        rewards = rewards / rl.group_spread(totals, credit.group)[:, None]
     returns = rl.discounted_returns(rewards, alive, credit.gamma)
     advantage = returns
     if credit.critic:

@@ -1,5 +1,5 @@
 """More than one process or machine: corpora in shards, on local processes or on Ray; classes for Ray's own datasets."""
 
-from anyorder.cluster.callables import Fill, Generate, Infill, Score, Translate
+from anyorder.corpus.task import Fill, Generate, Infill, Score, Translate
 
 __all__ = ["Fill", "Generate", "Infill", "Score", "Translate"]

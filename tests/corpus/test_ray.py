@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import cluster_support
+import corpus_support
 import pytest
-from cluster_support import FULL, Changed, Faulty, parts
+from corpus_support import FULL, Changed, Faulty, parts
 
-from anyorder.cluster import Fill, Score, Translate
-from anyorder.cluster.job import Job, Outcome
-from anyorder.cluster.tasks import Task
+from anyorder.corpus import Fill, Score, Translate
+from anyorder.corpus.job import Job, Outcome
+from anyorder.corpus.task import Task
 from anyorder.pool import HERE, Actors
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'anyorder[cluster]'")
@@ -72,13 +72,13 @@ def setting(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     Job(task, str(source), str(folder / "one"), size=300).run(HERE)
     cluster = _started(Cluster)
     try:
-        ray.cloudpickle.register_pickle_by_value(cluster_support)  # the nodes do not have it
+        ray.cloudpickle.register_pickle_by_value(corpus_support)  # the nodes do not have it
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         yield Setting(cluster, task, source, parts(folder / "one"), (folder / "one" / "manifest.json").read_bytes())
     finally:
         ray.shutdown()
         cluster.shutdown()
-        ray.cloudpickle.unregister_pickle_by_value(cluster_support)
+        ray.cloudpickle.unregister_pickle_by_value(corpus_support)
 
 
 def test_a_node_is_killed_and_a_worker_dies_and_a_shard_always_fails(setting: Setting, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_distilled_parts_are_the_same_elsewhere(setting: Setting, tmp_path: Path
 
 
 def test_evaluating_is_spread(setting: Setting, tmp_path: Path) -> None:
-    from anyorder.cluster.spread import translated
+    from anyorder.corpus.work import translated
 
     found = translated(Actors(), setting.task, [*LINES[:120], "xyz " * 100])
     assert [line.encode() for line in found.texts[:120]] == setting.parts.splitlines()[:120]

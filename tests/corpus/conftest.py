@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cli_support import build_bert, build_translator
 
-from anyorder.cluster.job import Job, Outcome
-from anyorder.cluster.tasks import Task
+from anyorder.corpus.job import Job, Outcome
+from anyorder.corpus.task import Task
 from anyorder.pool import HERE
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
-from anyorder.cluster import formats, places
-from anyorder.cluster.rows import Content
-from anyorder.cluster.shards import Report, Shard
-from anyorder.cluster.tasks import Opened, Task
+from anyorder.core import Cost
+from anyorder.corpus import formats, places
+from anyorder.corpus.formats import ENDINGS, Content, Span, size_of, spans
+from anyorder.corpus.places import Input
+from anyorder.corpus.task import Opened, Task
 from anyorder.errors import DataError
 from anyorder.files import FileError, fingerprint
+from anyorder.pool import Pool, every
 from anyorder.text.identity import identity
 
 JOB, DONE, LOCK, MANIFEST = "job.json", "_done", "_lock", "manifest.json"
@@ -102,3 +105,103 @@ def done(opened: Opened, content: Content) -> dict[str, list[Any]]:
 def key_of(job: Any) -> str:
     """A short name of a job: the same for the same job."""
     return fingerprint(json.dumps(job, sort_keys=True))
+
+
+SMALLEST, LARGEST = 1 << 16, 1 << 22  # bytes of text in a shard: soon something is done; not much is lost
+ABOUT = 1000  # shards, where they would be neither too small nor too large
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A span of an input, and the number of the output's part that it becomes."""
+
+    number: int
+    file: Input
+    span: Span
+    size: int  # bytes of text, about
+
+    def name(self, kind: str) -> str:
+        """The file of its rows; names are in the order of the input."""
+        return f"part-{self.number:06d}.{ENDINGS[kind]}"
+
+    @property
+    def record(self) -> str:
+        """The file that says it is finished."""
+        return f"{self.number:06d}.json"
+
+    def __str__(self) -> str:
+        return f"shard {self.number} ({self.file.path}, {self.span[0]:,} to {self.span[1]:,})"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker says of a shard: what it wrote, and what it cost."""
+
+    rows: int
+    failed: int  # rows with an error …
+    errors: dict[int, str]  # … and the first of them: row from 0 → reason
+    bytes: int
+    sha256: str
+    passes: int  # canvases through the model
+    head_rows: int
+    seconds: float
+
+    def said(self) -> dict[str, Any]:
+        """As JSON can say it."""
+        return asdict(self)
+
+
+def cut(inputs: list[Input], size: int | None = None) -> list[Shard]:
+    """The shards of inputs, in order, of about `size` bytes of text each."""
+    sizes = [size_of(file) for file in inputs]
+    most = size or max(SMALLEST, min(LARGEST, sum(sizes) // ABOUT))
+    shards: list[Shard] = []
+    for file, total in zip(inputs, sizes, strict=True):
+        some = list(spans(file, total, most))
+        ends = sum(b - a for a, b in some) or 1
+        shards += [Shard(len(shards) + i, file, s, (s[1] - s[0]) * total // ends) for i, s in enumerate(some)]
+    return shards
+
+
+CHUNK = 100  # texts that are sent at once
+
+
+class Translated(NamedTuple):
+    """Texts with their errors (empty where all is well), and what they cost."""
+
+    texts: list[str]
+    errors: list[str]
+    cost: Cost
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """Work on texts in chunks: (number, texts) → their columns, and the cost."""
+
+    task: Task
+
+    def open(self) -> Callable[[tuple[int, list[str]]], Any]:
+        opened = self.task.open()
+
+        def go(part: tuple[int, list[str]]) -> Any:
+            before = opened.held.cost
+            columns = opened({self.task.column: part[1]})
+            return columns, opened.held.cost - before
+
+        return go
+
+
+def translated(
+    pool: Pool, task: Task, texts: Sequence[str], progress: Callable[[int], None] = lambda n: None
+) -> Translated:
+    """The translations of texts, in order."""
+    chunks = [(i, list(texts[i : i + CHUNK])) for i in range(0, len(texts), CHUNK)]
+    found: dict[int, dict[str, list[str]]] = {}
+    cost = Cost()
+    for (start, some), (columns, spent) in every(pool, _Texts(task), chunks):
+        found[start] = columns
+        cost.add(spent)
+        progress(len(some))
+    ordered = [columns for _, columns in sorted(found.items())]
+    written, errors = ([value for columns in ordered for value in columns[name]] for name in (task.into, task.error))
+    return Translated(written, errors, cost)

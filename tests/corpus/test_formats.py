@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from anyorder.cluster import formats, places
-from anyorder.cluster.shards import cut
+from anyorder.corpus import formats, places
+from anyorder.corpus.work import cut
 from anyorder.data.lines import LONGEST
 from anyorder.errors import DataError, UsageError
 

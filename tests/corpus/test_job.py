@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_support import parts
+from corpus_support import parts
 
 from anyorder import load
-from anyorder.cluster import tasks
-from anyorder.cluster.job import Job, Outcome
-from anyorder.cluster.tasks import Task
+from anyorder.corpus import task as tasks
+from anyorder.corpus.job import Job, Outcome
+from anyorder.corpus.task import Task
 from anyorder.errors import AnyorderError, UsageError
 from anyorder.files import ASIDE, FileError
 from anyorder.models import freed

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from anyorder import pool
-from anyorder.cluster import formats, places
-from anyorder.cluster.shards import Report, Shard, cut
-from anyorder.cluster.tasks import Task, absolute
-from anyorder.cluster.work import DONE, JOB, LOCK, MANIFEST, Work, key_of
+from anyorder.corpus import formats, places
+from anyorder.corpus.task import Task, absolute
+from anyorder.corpus.work import DONE, JOB, LOCK, MANIFEST, Report, Shard, Work, cut, key_of
 from anyorder.errors import UsageError
 from anyorder.files import ASIDE, FileError, agree, open_claimed
 from anyorder.text.identity import identity
