@@ -193,7 +193,6 @@ class Load(TypedDict, total=False):
 
     beside: str | Path | None
     int8: bool
-    compiled: bool
     device: str | None
     dtype: Literal["float32", "bfloat16", "float16", "auto"]
     device_map: str | None
