@@ -9,10 +9,8 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -21,9 +19,9 @@ from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
 from tokenizers.processors import TemplateProcessing
-from torch import Tensor
 
 from anyorder.core.model import NoContext
+from anyorder.models.fairseq import convert_fairseq
 from anyorder.models.masked_lm import MaskedLM, load_masked_lm
 
 CACHE = Path(os.environ.get("ANYORDER_PACKAGES", Path.home() / ".cache" / "anyorder" / "packages"))
@@ -120,62 +118,17 @@ def antiberty(tmp_path: Path) -> tuple[MaskedLM, list[list[int]]]:
     return model, model.tokenizer(HEAVY)["input_ids"]
 
 
-FAIRSEQ = {  # fairseq's names → RobertaForMaskedLM's, in this order
-    r"^decoder\.sentence_encoder\.": "roberta.",
-    r"embed_tokens": "embeddings.word_embeddings",
-    r"embed_positions": "embeddings.position_embeddings",
-    r"emb_layer_norm": "embeddings.LayerNorm",
-    r"layers\.(\d+)\.self_attn\.(q|k|v)_proj": r"encoder.layer.\1.attention.self.\2",
-    r"layers\.(\d+)\.self_attn\.out_proj": r"encoder.layer.\1.attention.output.dense",
-    r"layers\.(\d+)\.self_attn_layer_norm": r"encoder.layer.\1.attention.output.LayerNorm",
-    r"layers\.(\d+)\.fc1": r"encoder.layer.\1.intermediate.dense",
-    r"layers\.(\d+)\.fc2": r"encoder.layer.\1.output.dense",
-    r"layers\.(\d+)\.final_layer_norm": r"encoder.layer.\1.output.LayerNorm",
-    r"self\.q\.": "self.query.",
-    r"self\.k\.": "self.key.",
-    r"self\.v\.": "self.value.",
-    r"^decoder\.lm_head\.weight": "lm_head.decoder.weight",
-    r"^decoder\.": "",
-}
-
-
-def roberta_name(name: str) -> str:
-    for pattern, replacement in FAIRSEQ.items():
-        name = re.sub(pattern, replacement, name)
-    return name
-
-
-def sapiens(chain: str, sequences: list[str]) -> tuple[MaskedLM, list[list[int]]]:
-    root = unpacked("sapiens", "1.0.3") / "sapiens/models/v1"
-    with torch.serialization.safe_globals([Namespace]):
-        data: Any = torch.load(root / f"checkpoint_{chain}.pt", map_location="cpu", weights_only=True)
-    settings = data["args"]
-    words = ["<s>", "<pad>", "</s>", "<unk>", *(line.split()[0] for line in (root / "dict.txt").open()), "<mask>"]
-    config = hf.RobertaConfig(
-        vocab_size=len(words),
-        hidden_size=settings.encoder_embed_dim,
-        num_hidden_layers=settings.encoder_layers,
-        num_attention_heads=settings.encoder_attention_heads,
-        intermediate_size=settings.encoder_ffn_embed_dim,
-        max_position_embeddings=settings.max_positions + 2,
-        type_vocab_size=1,
-        layer_norm_eps=1e-5,
-        pad_token_id=1,
-    )
-    weights: dict[str, Tensor] = {roberta_name(name): tensor for name, tensor in data["model"].items()}
-    weights["lm_head.decoder.bias"] = weights["lm_head.bias"]
-    weights["roberta.embeddings.token_type_embeddings.weight"] = torch.zeros(1, settings.encoder_embed_dim)
-    model = hf.RobertaForMaskedLM(config).requires_grad_(False)
-    model.load_state_dict(weights)
-    ids = {word: i for i, word in enumerate(words)}
-    canvases = [[0, *(ids[letter] for letter in sequence), 2] for sequence in sequences]
-    return MaskedLM(model, ids["<mask>"], 1, special_ids=(0, 2, 3)), canvases
+def sapiens(tmp_path: Path, chain: str, sequences: list[str]) -> tuple[MaskedLM, list[list[int]]]:
+    root = unpacked("sapiens", "1.0.5") / "sapiens/models/v1"
+    convert_fairseq(root / f"checkpoint_{chain}.pt", tmp_path / chain)
+    model = load_masked_lm(tmp_path / chain)
+    return model, model.tokenizer(sequences)["input_ids"]
 
 
 CASES: dict[str, tuple[Callable[[Path], tuple[MaskedLM, list[list[int]]]], float, float]] = {
     "rxnmapper": (rxnmapper, 0.5, 0.8),
-    "sapiens heavy": (lambda _: sapiens("vh", HEAVY), 0.5, 0.7),
-    "sapiens light": (lambda _: sapiens("vl", LIGHT), 0.5, 0.7),
+    "sapiens heavy": (lambda path: sapiens(path, "vh", HEAVY), 0.5, 0.7),
+    "sapiens light": (lambda path: sapiens(path, "vl", LIGHT), 0.5, 0.7),
     "antiberty": (antiberty, 0.9, 0.6),
 }
 
@@ -215,3 +168,19 @@ def test_fill_on_a_real_model_is_brute_force_over_both_masks(tmp_path: Path) -> 
     assert [f.ids for f in found] == [divmod(int(i), len(log_first)) for i in pairs]
     torch.testing.assert_close(torch.tensor([f.logp for f in found]), best, atol=1e-4, rtol=0)
     assert found[0].tokens == ("C", "c")
+
+
+def test_humanising_is_one_unmasked_pass(tmp_path: Path) -> None:
+    """As sapiens does it: at every position the most probable letter of one pass that sees the whole antibody."""
+    from anyorder.text.designs import Chain
+    from anyorder.text.load import load
+
+    model, canvases = sapiens(tmp_path, "vh", HEAVY)
+    writer = load(tmp_path / "vh")
+    letters = "ACDEFGHIKLMNPQRSTVWY"
+    symbols = model.tokenizer.convert_tokens_to_ids(list(letters))
+    for sequence, canvas in zip(HEAVY, canvases, strict=True):
+        logits = model.model(input_ids=torch.tensor([canvas])).logits[0, 1:-1, symbols]
+        humanised = "".join(letters[i] for i in logits.argmax(-1))
+        chain = Chain(num_iters=1, top_k=1, mask=False)
+        assert str(writer.design(sequence, f"1-{len(sequence)}", chain=chain, pll=False)[0]) == humanised != sequence

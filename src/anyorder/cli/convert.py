@@ -1,4 +1,4 @@
-"""`anyorder convert`: an XLM checkpoint as a model folder; a folder with vocab.txt alone, with a tokenizer."""
+"""`anyorder convert`: XLM and fairseq checkpoints as model folders; a folder with vocab.txt alone, with a tokenizer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from anyorder.cli._terminal import visible
 
 def convert(
     checkpoint: Annotated[
-        Path, typer.Argument(help="A .pth file of XLM or of the paper's authors; with --split, a folder."), READ
+        Path,
+        typer.Argument(
+            help="A .pth file of XLM or of the paper's authors, or fairseq's RoBERTa .pt beside its dict.txt; with "
+            "--split, a folder."
+        ),
+        READ,
     ],
     folder: Annotated[Path, typer.Argument(help="The model folder to write: a new one."), FOLDER],
     codes: Annotated[
@@ -36,9 +41,11 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Convert an XLM checkpoint to safetensors and JSON, or give a folder the tokenizer that it lacks.
+    """Convert an XLM or a fairseq checkpoint to safetensors and JSON, or give a folder the tokenizer that it lacks.
 
     The file is read without running anything in it, and every tensor is checked.
+
+    Example: anyorder convert sapiens/models/v1/checkpoint_vh.pt sapiens-vh
 
     Example: anyorder convert mlm_tlm.pth my-model --codes bpe.codes --text train.de train.en
     """
@@ -49,6 +56,13 @@ def convert(
         return
     if checkpoint.is_dir():
         raise typer.BadParameter(f"{checkpoint} is a folder: --split REGEX gives it a tokenizer; else give a .pth file")
+    from anyorder.models.fairseq import is_fairseq
+
+    if is_fairseq(checkpoint):
+        if codes is not None or text is not None or half:
+            raise typer.BadParameter("--codes, --text and --half are for XLM's checkpoints")
+        _fairseq(checkpoint, folder)
+        return
     from rich.console import Console
     from rich.text import Text
 
@@ -68,6 +82,19 @@ def convert(
     a = read.architecture
     sizes = f"{a.layers} layers, {a.dim} wide, {a.vocabulary} words, {' and '.join(read.languages)}"
     typer.echo(f"{folder}: {sizes}{'' if codes else '; without --codes it has no tokenizer'}")
+
+
+def _fairseq(checkpoint: Path, folder: Path) -> None:
+    from anyorder.errors import AnyorderError
+    from anyorder.models.fairseq import convert_fairseq
+
+    try:
+        what = convert_fairseq(checkpoint, folder)
+    except AnyorderError as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        raise typer.BadParameter(f"cannot write {folder}: {error.strerror}") from None
+    typer.echo(f"{folder}: {what}")
 
 
 def _split(old: Path, new: Path, pattern: str) -> None:
