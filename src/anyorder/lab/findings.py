@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -260,13 +261,17 @@ def _evidence(parts: Sequence[Judged], unit: str) -> str:
 
 
 def findings(results: Results, rows: Rows) -> list[str]:
-    """A table of all claims, and under it the comparisons of each, and its parts."""
-    out, below = [], []
+    """How many hold, a table of all claims, and folded under it the comparisons of each, and its parts."""
+    out, below, verdicts = [], [], Counter[str]()
     for claim in claims(rows.scope.seeds):
         found = judged(results, rows, claim)
+        verdicts[found.verdict] += 1
         out.append([claim.number, claim.text, f"**{found.verdict}**", found.because])
         lines = [[name, f"{d.delta:+.2f} (p = {d.p:.3f})"] for name, d in found.comparisons.items()]
         unit = "Δ −energy" if found.energy else "Δ BLEU"
         text = table(["comparison", unit], lines) + "\n\n" + table(PARTS, [part.cells for part in found.parts])
         below.append(folded(f"{claim.number}: {found.verdict}, {len(lines)} comparisons", text.strip()))
-    return [table(["", "the paper's finding", "here", "because"], out), *below]
+    counted = ", ".join(f"{name}: {n}" for name, n in verdicts.most_common())
+    short = f"The paper's {len(out)} findings: {counted}."
+    every = folded("Every comparison", "\n\n".join(text for text in below if text))
+    return [short, table(["", "the paper's finding", "here", "because"], out), every]

@@ -142,9 +142,12 @@ class Difference:
     deviations: NDArray[np.float64]  # of the resamples from their mean, absolute, largest first
 
     def p_of(self, value: float = 0.0) -> float:
-        """p of a difference at least as far from `value`, were it `value`: how many resamples deviate as far."""
+        """p of a difference at least as far from `value`, were it `value`: how many resamples deviate as far.
+
+        In thousandths, as it is shown: who reads it decides as we do.
+        """
         far = int((self.deviations >= abs(self.delta - value) - 1e-12).sum())
-        return (far + 1) / (len(self.deviations) + 1)
+        return round((far + 1) / (len(self.deviations) + 1), 3)
 
     @property
     def p(self) -> float:
@@ -159,7 +162,7 @@ class Difference:
     @property
     def half(self) -> float:
         """Half of the interval: values with p ≥ the level are in it, and no others."""
-        needed = math.ceil(LEVEL * (len(self.deviations) + 1) - 1)
+        needed = math.ceil((LEVEL - 0.0005) * (len(self.deviations) + 1) - 1)  # p is rounded
         return float(self.deviations[max(0, needed - 1)])
 
     @property

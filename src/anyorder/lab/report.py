@@ -125,11 +125,12 @@ def reproduce(
 def findings_page(results: Results, rows: Rows, model: str, left: int) -> Page:
     """What the paper's findings come to, and its tables."""
     asked = _asked(rows.scope, f"--headline {rows.scope.headline}")
-    page = Page(["# The paper's findings, measured here", *_how(rows.scope, model, f"--findings {asked}", left)])
+    page = Page(["# The paper's findings, measured here", _command(rows.scope, model, f"--findings {asked}", left)])
     page.add("## Does it hold?", *findings(results, rows))
-    page.add("## Does the order matter?", *(tables.orders(results, rows, corpus) for corpus in rows.scope.sets))
-    page.add("## Table 1: linear time", tables.paper_table(results, rows, "1"))
-    page.add("## Table 3: constant time", tables.paper_table(results, rows, "3"))
+    page.add("## Does the order matter?", *_first_shown(tables.orders(results, rows, c) for c in rows.scope.sets))
+    page.add("## Table 1: linear time", folded("The table", tables.paper_table(results, rows, "1")))
+    page.add("## Table 3: constant time", folded("The table", tables.paper_table(results, rows, "3")))
+    page.add("## How it was measured", *_how(rows.scope))
     return page
 
 
@@ -140,6 +141,13 @@ def write_report(results: Results, rows: Rows, out: Path, model: str, left: int 
     done = {(w.direction, w.order): watched(w, results.store) for w in rows.watches()}
     if seen := {key: some for key, some in done.items() if some}:
         played(page, rows.scope, seen)
+    page.add(
+        "## How it was measured",
+        *_how(rows.scope),
+        "Passes are canvases through the model per sentence, all its length candidates and hypotheses together; head "
+        "rows are positions projected onto the vocabulary. Seconds are in [timings.md](timings.md), all rows with "
+        "their configuration in results.jsonl.",
+    )
     for name, content in page.files.items():
         write_whole(out / name, content)
     write_whole(out / "README.md", page.text)
@@ -160,45 +168,53 @@ def _asked(scope: Scope, sizes: str) -> str:
     return " ".join(out + ([f"--choose {scope.criterion}"] if scope.criterion != usual.criterion else []))
 
 
-def _how(scope: Scope, model: str, asked: str, left: int) -> Iterable[str]:
-    """By which command and how everything below it was measured."""
-    state = f" {left} of the tasks are still to be done: run the same command again to go on." if left else ""
+def _command(scope: Scope, model: str, asked: str, left: int) -> str:
+    """By which command the page was written."""
     name = Path(model).name
-    yield (
-        f"Model `{name}`, written by `anyorder reproduce --data DATA --model {name} {asked}`, which caches every "
-        f"cell by its configuration.{state}"
-    )
+    state = f" Rows of {left} tasks that were not done in the time given are left out." if left else ""
+    return f"Model `{name}`, written by `anyorder reproduce --data DATA --model {name} {asked}`.{state}"
+
+
+def _how(scope: Scope) -> Iterable[str]:
+    """How everything above was measured."""
     yield "\n".join(f"- {name}: `{signature}`" for name, signature in signatures().items())
     yield (
         f"Candidates of different lengths are compared by {CRITERIA[scope.criterion]}. Significance: paired "
         f"bootstrap, {RESAMPLES} resamples, level {LEVEL}. A claim that names several orders holds only if each of its "
         "parts holds, and does not if one is shown to be false, its p corrected for their number (Holm); all else is "
-        f"{NOT_SHOWN}."
+        f"{NOT_SHOWN}. Cells are cached by their configuration: the same command goes on where it stopped."
     )
+
+
+def _first_shown(parts: Iterable[str]) -> list[str]:
+    """The first of several tables, the others folded."""
+    first, *others = [part for part in parts if part] or [""]
+    return [first, folded("On other test sets", "\n\n".join(others))]
 
 
 def report(results: Results, rows: Rows, model: str, left: int) -> Page:
-    """The report, but for generations that were watched."""
+    """The report, but for generations that were watched: what was found first, then one table, the rest folded."""
     s = rows.scope
     asked = _asked(s, f"--limit {s.limit} --headline {s.headline}")
-    page = Page(["# The paper's results, measured here", *_how(s, model, asked, left)])
-    page.parts.append(
-        "Every number has beside it what it cost: passes are canvases through the model per sentence, all its "
-        "length candidates and hypotheses together; head rows are positions projected onto the vocabulary. "
-        "Seconds are in [timings.md](timings.md), all rows with their configuration in results.jsonl."
-    )
+    page = Page(["# The paper's results, measured here", _command(s, model, asked, left)])
 
     def costs(which: str, names: list[str], name: str) -> list[str]:
         each = ((d, details(results, rows.of(which, d), names)) for d in s.directions)
         return [folded(f"{title(d)}: {name}", text) for d, text in each]
 
     page.add("## Does it hold?", *findings(results, rows))
-    page.add("## How good, and at what cost", *(tables.beside_baseline(results, rows, c) for c in s.sets))
-    page.add("## On whole test sets", *(tables.beside_baseline(results, rows, c, whole=True) for c in s.sets))
-    page.add("## Does the order matter?", *(tables.orders(results, rows, c) for c in s.sets))
+    page.add("## How good, and at what cost", *_first_shown(tables.beside_baseline(results, rows, c) for c in s.sets))
+    whole = [tables.beside_baseline(results, rows, c, whole=True) for c in s.sets]
+    page.add(
+        "## On whole test sets",
+        folded("The tables", "\n\n".join(t for t in whole if t)),
+    )
+    page.add("## Does the order matter?", *_first_shown(tables.orders(results, rows, c) for c in s.sets))
     numbers = "costs, significance"
     page.add(
-        "## Table 1: linear time", tables.paper_table(results, rows, "1"), *costs("1", ["b", "T", "order"], numbers)
+        "## Table 1: linear time",
+        folded("The table", tables.paper_table(results, rows, "1")),
+        *costs("1", ["b", "T", "order"], numbers),
     )
     page.add(
         "## Table 2: length candidates",
@@ -211,14 +227,14 @@ def report(results: Results, rows: Rows, model: str, left: int) -> Page:
     )
     page.add(
         "## Table 3: constant time",
-        tables.paper_table(results, rows, "3"),
+        folded("The table", tables.paper_table(results, rows, "3")),
         *costs("3", ["T", "o_t", "order"], numbers),
         *costs(
             "conditionals", ["decoder", "conditionals"],
             "written positions judged as they stand (visible) and as in the paper (masked)",
         ),
     )  # fmt: skip
-    page.add("## Comparison with other constant-time models", tables.comparison(results, rows))
+    page.add("## Comparison with other constant-time models", folded("The table", tables.comparison(results, rows)))
     points = {title(d): p for d in s.directions if (p := _points(results, rows, d))}
     caption = "Quality against passes. Joined: nothing cheaper is as good."
     picture = page.show("frontier.svg", figures.frontier(points), caption) if points else ""
@@ -244,13 +260,15 @@ def played(page: Page, scope: Scope, seen: Seen) -> None:
         "## Generation orders",
         page.show("orders.svg", figures.orders(groups), "k-means of 10-dimensional generation orders, on val."),
         table(["", "order", "steps to the next position on the right"], shares),
-        *(
-            folded(
-                f"{order}, {direction}: {c.name} ({c.share:.0%} of the generations)",
-                "```text\n" + "\n".join(steps_of(c.example.trace, c.example.reference)) + "\n```",
-            )
-            for (direction, order), found in groups.items()
-            for c in found
+        folded(
+            "An example of each",
+            "\n\n".join(
+                f"{order}, {direction}: {c.name} ({c.share:.0%} of the generations)\n\n```text\n"
+                + "\n".join(steps_of(c.example.trace, c.example.reference))
+                + "\n```"
+                for (direction, order), found in groups.items()
+                for c in found
+            ),
         ),
     )
     means = {title(d): {o: mean_curve(x) for (e, o), x in seen.items() if e == d} for d in scope.directions}
