@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +54,47 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
     with pytest.raises(anyorder.AnyorderError, match=r"package sacrebleu.*pip install 'anyorder\[train\]'"):
         bleu(["a"], ["a"])
+
+
+def test_objects_are_shown_in_a_line() -> None:
+    model = anyorder.load()
+    assert repr(model) == "Translator('de-en', languages=('de', 'en'))"
+    assert repr(model.generator("en")) == "Generator('de-en', 'de-en')"
+    assert repr(anyorder.Plan.of("easy-first", beam=4)) == "Plan(order='easy-first', beam=4)"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"texts": 5}, "a text or a list of texts, not 5"),
+        ({"texts": ["a", 5]}, "text 2 is 5"),
+        ({"texts": b"a"}, "not b'a'"),
+        ({"progress": True}, "progress is a function .*: True"),
+        ({"to": "English"}, "does not know the language 'English'; write 'en'"),
+        ({"plan": "easy-first"}, r"plan is a Plan, such as Plan.of\('easy-first'\)"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_answered_with_a_sentence(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(anyorder.AnyorderError, match=message):
+        anyorder.load().translate(**{"texts": "Ein Hund.", "to": "en", **options})
+
+
+def test_models_plans_and_translations_pickle_and_copy() -> None:
+    model = anyorder.load()
+    first = model.translate("Ein Hund läuft.", to="en", order="easy-first", traced=True)
+    for again in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert again.translate("Ein Hund läuft.", to="en", order="easy-first").text == first.text
+        assert again.beside().name == "de-en-ar"
+    for one in (anyorder.Plan.of("negent + logp", steps=3), first, first.trace):
+        assert pickle.loads(pickle.dumps(one)) == copy.copy(one) == one
+
+
+def test_a_notebook_shows_a_generation() -> None:
+    found = anyorder.load().translate("Ein Hund läuft.", to="en", traced=True)
+    shown = found._repr_html_() or ""
+    assert shown.startswith("<iframe srcdoc=") and "&lt;script&gt;" in shown
+    assert anyorder.Translation("x")._repr_html_() is None
 
 
 def test_an_editor_knows_what_load_gives(tmp_path: Path) -> None:

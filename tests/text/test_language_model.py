@@ -117,3 +117,11 @@ def test_stream_and_trace_show_the_same_filling(writer: anyorder.LanguageModel) 
 def test_mistakes_are_explained(writer: anyorder.LanguageModel, call, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(anyorder.TextError, match=message):
         call(writer)
+
+
+def test_with_a_temperature_n_fillings_are_drawn(writer: anyorder.LanguageModel) -> None:
+    text = "the [MASK] sat on the [MASK] ."
+    drawn = writer.fill(text, 5, temperature=1.0)
+    assert len(drawn) == 5 and len({f.ids for f in drawn}) > 1
+    assert drawn == writer.fill(text, 5, temperature=1.0, beam=1) == writer.fill([text, text], 5, temperature=1.0)[1]
+    assert drawn != writer.fill(text, 5, temperature=1.0, seed=1)

@@ -10,6 +10,7 @@ import typer
 
 from anyorder.cli import _options as o
 from anyorder.cli._guard import READ, WRITTEN
+from anyorder.cli._terminal import visible
 from anyorder.data.lines import unpacked
 from anyorder.errors import UsageError
 
@@ -86,6 +87,9 @@ def translate(
 
     translator = o.open_translator(model, loading)
     _check_direction(translator, to, source, made)
+    for one in text or ():
+        if "\n" not in one and len(one) < 1000 and Path(one).is_file():
+            print(f"anyorder: {visible(one)} is a file, and is translated as a text: --input reads it", file=sys.stderr)
     watch = Watch(show, trace, view)
     job = Job(translator, to, source, made, as_json, watch)
     if text:

@@ -7,12 +7,6 @@ import math
 from anyorder.text.rows import Whole
 from anyorder.text.translator import Translator
 
-NAMES = {
-    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "en": "English", "es": "Spanish", "fi": "Finnish",
-    "fr": "French", "it": "Italian", "ja": "Japanese", "ko": "Korean", "nl": "Dutch", "pl": "Polish",
-    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian",
-    "zh": "Chinese",
-}  # fmt: skip
 LOOK = 16  # tokens of a text that are looked at: enough to know
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -84,6 +84,19 @@ def usable(text: str) -> str:
     if problem := no_text(text):
         raise TextError(problem)
     return text
+
+
+def texts_of(given: Any, task: str) -> list[str]:
+    """A text or some texts as a list; anything else is refused in a sentence."""
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, (bytes, Mapping)) or not isinstance(given, Iterable):
+        raise TextError(f"{task} takes a text or a list of texts, not {given!r}")
+    some = list(given)
+    for n, one in enumerate(some, 1):
+        if not isinstance(one, str):
+            raise TextError(f"{task} takes a text or a list of texts; text {n} is {one!r}")
+    return some
 
 
 def no_text(text: str) -> str | None:

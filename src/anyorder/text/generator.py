@@ -48,7 +48,7 @@ OUTSIDE = -1  # a position that belongs to no part of a rule
 _METER = Lock()  # batches that run side by side add to one cost
 
 
-@dataclass
+@dataclass(repr=False)
 class Generator:
     """A model that is ready to write: from sources in one direction, or (direction None) on canvases alone."""
 
@@ -63,6 +63,9 @@ class Generator:
     wrapped: dict[Any, Generator] = field(
         default_factory=dict, repr=False
     )  # those of its model with guidance, or caches
+
+    def __repr__(self) -> str:
+        return f"Generator({self.name!r}, {self.way!r})"
 
     @property
     def causal(self) -> bool:

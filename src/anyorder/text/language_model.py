@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Unpack, overload
@@ -17,7 +17,7 @@ from anyorder.models import vocabulary
 from anyorder.models.placing import moved
 from anyorder.options import Task, Unknown, defaults, known, number
 from anyorder.text import keywords
-from anyorder.text.blanks import GAP, Blanks, spoken, usable
+from anyorder.text.blanks import GAP, Blanks, spoken, texts_of, usable
 from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
 from anyorder.text.designs import Chain, Design, design
 from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
@@ -33,7 +33,7 @@ from anyorder.traces.trace import Trace
 MOST_SYMBOLS = 128  # that a text under a rule has where nothing says how many
 
 
-@dataclass
+@dataclass(repr=False)
 class LanguageModel:
     """A masked language model with its tokenizer (Hugging Face's interface)."""
 
@@ -55,6 +55,9 @@ class LanguageModel:
         """This model, moved there: "cpu", "cuda", "cuda:1", "mps", "xpu" or "auto"."""
         moved(self.model, device)
         return self
+
+    def __repr__(self) -> str:
+        return f"LanguageModel({self.name!r})"
 
     def through(self, name: str, wrap: Callable[[Generator], Generator]) -> LanguageModel:
         """The same model under a name, its generator replaced by what `wrap` makes of it."""
@@ -80,13 +83,13 @@ class LanguageModel:
         """Fill every mask of a text jointly; the n best fillings by joint probability. The rest stays as it was typed.
 
         Options are what makes a decoder (order, steps, …), beam and positions; the default writes the surest position
-        first, with a beam of max(n, 8).
+        first, with a beam of max(n, 8). With a temperature n fillings are drawn instead.
         """
         number("n", n)
-        plan = planned("fill", None, options, beam=max(n, 8))
-        many = [texts] if isinstance(texts, str) else list(texts)
-        blanks = [self._blanks(text) for text in many]
-        found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(blanks, plan)]
+        plan = planned("fill", None, options, beam=1 if _drawn(options) else max(n, 8))
+        blanks = [self._blanks(text) for text in texts_of(texts, "fill")]
+        copies = n if _drawn(options) and not plan.searches else 1
+        found = [sorted(f, key=lambda x: -x.score)[:n] for f in self._fillings(blanks, plan, copies)]
         return found[0] if isinstance(texts, str) else found
 
     def infill(
@@ -107,14 +110,15 @@ class LanguageModel:
         counts. Options are those of `fill`.
         """
         number("n", n)
-        plan = planned("infill", None, options, beam=max(n, 4))
+        plan = planned("infill", None, options, beam=1 if _drawn(options) else max(n, 4))
         gaps, rule = text.count(GAP), self._rule(plan)
         lengths = self._lengths(length, rule, self._most(longest, len(text) + 2), range(1, 6))
         if not gaps:
             raise TextError(f"there is no gap in {text!r}: write {GAP} where text is missing")
-        self._expect(plan, len(lengths) ** gaps, max(lengths) * gaps, len(text))
+        copies = n if _drawn(options) and not plan.searches else 1
+        self._expect(plan, copies * len(lengths) ** gaps, max(lengths) * gaps, len(text))
         blanks = [self._blanks(text, choice) for choice in itertools.product(lengths, repeat=gaps)]
-        fillings = [f for group in self._fillings(blanks, plan) for f in group]
+        fillings = [f for group in self._fillings(blanks, plan, copies) for f in group]
         return self._compared(fillings)[:n]
 
     def generate(
@@ -259,7 +263,7 @@ class LanguageModel:
 
     def score(self, texts: str | Sequence[str]) -> TextScore | list[TextScore]:
         """Pseudo log-likelihood, and log p of each token given all others."""
-        many = [texts] if isinstance(texts, str) else list(texts)
+        many = texts_of(texts, "score")
         ids = [self._given(text) for text in many]
         for text, row in zip(many, ids, strict=True):
             if not row:
@@ -388,10 +392,12 @@ class LanguageModel:
             parts.append(run if i == self.model.mask_id else -1)
         return Input(canvases=(Canvas(tuple(canvas), copy=copy, rule=rule, parts=tuple(parts)),))
 
-    def _fillings(self, blanks: Sequence[Blanks], plan: Plan) -> list[list[Filling]]:
-        """The fillings of each text."""
+    def _fillings(self, blanks: Sequence[Blanks], plan: Plan, copies: int = 1) -> list[list[Filling]]:
+        """The fillings of each text, drawn so many times."""
         canvases, rule = [self._canvas(one) for one in blanks], self._rule(plan)
-        found = self.generator.generate([self._input(canvas, 0, rule) for canvas in canvases], plan)
+        inputs = [self._input(canvas, copy, rule) for canvas in canvases for copy in range(copies)]
+        each = iter(self.generator.generate(inputs, plan))
+        found = [[h for _ in range(copies) for h in next(each)] for _ in canvases]
         exactly = None if rule is None else self.spelling.text
         out: list[list[Filling]] = []
         for one, canvas, some in zip(blanks, canvases, found, strict=True):
@@ -437,3 +443,8 @@ class LanguageModel:
     def _strings(self, ids: Tensor) -> tuple[str | None, ...]:
         kept = [i for i in ids.tolist() if i != self.model.pad_id]
         return tuple(None if i == self.model.mask_id else name for i, name in zip(kept, self._names(kept), strict=True))
+
+
+def _drawn(options: Mapping[str, Any]) -> bool:
+    """Are symbols drawn, and not the likeliest taken?"""
+    return bool(options.get("temperature"))

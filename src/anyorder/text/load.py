@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
@@ -18,7 +18,7 @@ from anyorder.models.placing import FORMATS, Placing
 from anyorder.options import Loading, known, misspelt
 from anyorder.text import keywords
 from anyorder.text.language_model import LanguageModel
-from anyorder.text.translator import Translator
+from anyorder.text.translator import Lazily, Translator
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -131,7 +131,7 @@ def _judge(folder: ModelFolder, name: str | Path) -> ModelFolder:
 
 def _ours(folder: ModelFolder, other: ModelFolder | None, arithmetic: Callable[[Any], Any]) -> Translator:
     model, policies = arithmetic(folder.model()), folder.policies()
-    beside = None if other is None else cache(lambda: _ours(other, None, arithmetic))
+    beside = None if other is None else Lazily(partial(_ours, other, None, arithmetic))
     translator = Translator(
         model, folder.tokenizer(), tuple(model.languages), folder.lengths(), beside, policies, folder.name,
         str(((folder.story or {}).get("stage") or {}).get("direction") or ""),

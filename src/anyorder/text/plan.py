@@ -17,7 +17,7 @@ from anyorder.text.words import COMPOSED, FORWARDS, composed, drawn
 WHOLE = ("pll", "forwards", "ar", "both")  # scores of a text, however it was written
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Plan(Options):
     """Everything a user may choose about a generation. By default a model writes in its own way: mostly easy-first, one
     symbol per step, T = L. An option that could have no effect beside the others is refused.
@@ -50,6 +50,9 @@ class Plan(Options):
             raise PlanError(
                 "polish compares whole candidates: choose them by rescore 'forwards', 'ar', 'both' or 'pll'"
             )
+
+    def __repr__(self) -> str:
+        return f"Plan({', '.join(f'{name}={getattr(self, name)!r}' for name in self.changed)})"
 
     @property
     def searches(self) -> bool:
@@ -168,6 +171,8 @@ def planned(task: str, plan: Plan | None, options: Mapping[str, Any], **own: Any
 
     An option that the task has no use for is refused.
     """
+    if not isinstance(plan, Plan | None):
+        raise PlanError(f"plan is a Plan, such as Plan.of({str(plan)!r}), not {plan!r}")
     if plan is not None and options:
         raise PlanError(f"give {task} a plan or options, not both: {', '.join(options)} would have no effect")
     for name in options:

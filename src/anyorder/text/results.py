@@ -46,6 +46,10 @@ class Translation:
     def __str__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str | None:
+        """How it came about, in a notebook, where it was traced."""
+        return None if self.trace is None else self.trace._repr_html_()
+
 
 @dataclass(frozen=True)
 class Moment:

@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Unpack, overload
 
 import torch
@@ -18,7 +18,7 @@ from anyorder.models.placing import moved
 from anyorder.options import Task, reason
 from anyorder.text import keywords
 from anyorder.text.batching import Progress, silent
-from anyorder.text.blanks import no_text
+from anyorder.text.blanks import no_text, texts_of
 from anyorder.text.effort import expected
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
@@ -28,11 +28,42 @@ from anyorder.text.rules.rule import rule_of, ruled
 from anyorder.text.rules.spelling import Spelling, spelling_of
 from anyorder.traces.trace import Trace
 
+NAMES = {
+    "ar": "Arabic", "cs": "Czech", "da": "Danish", "de": "German", "en": "English", "es": "Spanish", "fi": "Finnish",
+    "fr": "French", "it": "Italian", "ja": "Japanese", "ko": "Korean", "nl": "Dutch", "pl": "Polish",
+    "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sv": "Swedish", "tr": "Turkish", "uk": "Ukrainian",
+    "zh": "Chinese",
+}  # fmt: skip
 BLANK = "·"  # how a slot is shown in which nothing stands
 FIRST_WINDOW, WINDOW = 16, 256  # sentences read ahead when a stream is translated: few at first, then at most
 
 
 @dataclass
+class Lazily:
+    """A translator that is loaded when it is first asked for; a copy loads its own."""
+
+    make: Callable[[], Translator]
+    _made: Translator | None = field(default=None, init=False, repr=False)
+
+    def __call__(self) -> Translator:
+        """The translator, always the same one."""
+        self._made = self._made or self.make()
+        return self._made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Lazily, (self.make,)
+
+
+def _beside(other: Callable[[], Translator], to: str, source: str) -> Generator:
+    """The generator of the model beside another."""
+    return other().generator(to, source)
+
+
+def _elsewhere(other: Callable[[], Translator], where: str | torch.device) -> Translator:
+    return other().to(where)
+
+
+@dataclass(repr=False)
 class Translator:
     """A translation model with its tokeniser and length model, and perhaps an autoregressive one beside it."""
 
@@ -48,6 +79,9 @@ class Translator:
     only: str = ""  # "de-en", where the model was trained for this direction alone
     wrap: Callable[[Generator], Generator] | None = field(default=None, repr=False)  # what generators go through
     _generators: dict[tuple[str, str], Generator] = field(default_factory=dict, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Translator({self.name!r}, languages={self.languages})"
 
     @property
     def causal(self) -> bool:
@@ -77,7 +111,7 @@ class Translator:
             if isinstance(order, torch.nn.Module):
                 order.to(where)
         if beside is not None:
-            self.beside = cache(lambda: beside().to(where))
+            self.beside = Lazily(partial(_elsewhere, beside, where))
         self._generators.clear()
         return self
 
@@ -85,9 +119,10 @@ class Translator:
         """(source language, target language), checked."""
         for language in (to, source):
             if language is not None and language not in self.languages:
-                raise TextError(
-                    f"{self.name} does not know the language {language!r}; it knows {', '.join(self.languages)}"
-                )
+                code = next((code for code, name in NAMES.items() if name.lower() == str(language).lower()), None)
+                hint = f"write {code!r}: " if code in self.languages else ""
+                known = ", ".join(self.languages)
+                raise TextError(f"{self.name} does not know the language {language!r}; {hint}it knows {known}")
         others = [language for language in self.languages if language != to]
         if self.only and to != self.only.split("-")[1]:
             raise TextError(f"{self.name} was trained for {self.only} alone: it cannot translate into {to!r}")
@@ -104,7 +139,7 @@ class Translator:
         if direction not in self._generators:
             a, b = (self.languages.index(language) for language in direction)
             key, other = "-".join(direction), self.beside
-            beside = None if other is None else lambda: other().generator(*direction[::-1])
+            beside = None if other is None else partial(_beside, other, *direction[::-1])
             made = Generator(self.model, (a, b), self.lengths.get(key), self.policies.get(key, {}), beside, self.name)
             self._generators[direction] = made if self.wrap is None else self.wrap(made)
         return self._generators[direction]
@@ -142,7 +177,9 @@ class Translator:
         made = planned("translate", plan, options)
         if traced and made.polish:
             raise PlanError(reason("trace", "polish"))
-        many = [texts] if isinstance(texts, str) else list(texts)
+        many = texts_of(texts, "translate")
+        if not callable(progress):
+            raise PlanError(f"progress is a function of the number of texts just finished, such as print: {progress!r}")
         found = self._many(many, to, source, made, traced, scores, progress)
         return found[0] if isinstance(texts, str) else found
 
@@ -204,8 +241,7 @@ class Translator:
 
     def scores(self, source_texts: str | Sequence[str], target_texts: str | Sequence[str], to: str) -> list[TextScore]:
         """As `score`, with log p of each symbol; the last is the end, where the model writes one."""
-        sources = [source_texts] if isinstance(source_texts, str) else list(source_texts)
-        targets = [target_texts] if isinstance(target_texts, str) else list(target_texts)
+        sources, targets = texts_of(source_texts, "score"), texts_of(target_texts, "score")
         if len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources but {len(targets)} translations to score")
         generator = self.generator(to)

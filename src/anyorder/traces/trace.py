@@ -61,6 +61,14 @@ class Trace:
     log_length: float | None = None
     text: str | None = None
 
+    def _repr_html_(self) -> str:
+        """The viewer, in a notebook."""
+        import html
+
+        from anyorder.traces.page import page
+
+        return f'<iframe srcdoc="{html.escape(page([self]))}" width="100%" height="640" style="border:0"></iframe>'
+
     @property
     def length(self) -> int:
         """Number of tokens at the end."""

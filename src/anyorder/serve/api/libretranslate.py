@@ -12,12 +12,12 @@ from pydantic import Field, ValidationError
 from anyorder.options import known
 from anyorder.serve.answers import Json
 from anyorder.serve.how import Asked, HowMany, Text, Texts, plan
-from anyorder.serve.language import NAMES, detect
+from anyorder.serve.language import detect
 from anyorder.serve.problems import sentence
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.results import Translation
-from anyorder.text.translator import Translator
+from anyorder.text.translator import NAMES, Translator
 from anyorder.text.words import FORWARDS
 
 FIELDS = 100  # of a form
