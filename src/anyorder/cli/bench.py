@@ -40,7 +40,7 @@ def bench(
 
     Sides: the paper's way (one sentence and one length at a time, two full passes per step), a loop with full logits,
     Hugging Face generate and CTranslate2 on the autoregressive model beside ours, and the limit (the matrix products
-    alone). Outputs of the first two must be identical to ours. Then: how cost grows, memory, cold start, a profile.
+    alone). Outputs of the first two must be identical to ours.
 
     Example: anyorder bench --data test.de --reference test.en --output speed.md
     """
