@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from anyorder.core import (
     FEATURES,
+    Accept,
     Insert,
     Order,
     PathPlanning,
@@ -168,6 +169,17 @@ def entropy_bounded(gamma: float = 0.1) -> D:
     return D(C(negent, entropy_bound(gamma)))
 
 
+def diffusion_gemma(
+    T: int = 48, bound: float = 0.1, hot: float = 0.8, cold: float = 0.4, stable: int = 1, confident: float = 0.005
+) -> D:
+    """Accept the lowest entropies up to a bound, anew at each step; the last pass's best are the result (Google 2026).
+
+    The temperature falls from hot to cold; a row ends once its best symbols stay the same, and are confident.
+    """
+    symbols = Symbols(temperature=hot, final=cold, drawn=True)
+    return D(C(negent, entropy_bound(bound), everywhere), symbols, steps=T, edit=Accept(stable, confident), hide=False)
+
+
 def klass(p: float = 0.9, epsilon: float = 0.01, history: int = 2) -> D:
     """Confident positions whose distribution has settled (KLASS, Kim et al. 2025)."""
     return D(C(confidence, kl_stable(p, epsilon, history)))
@@ -224,7 +236,8 @@ FAMILIES: dict[str, Callable[..., D]] = {
     f.__name__.replace("_", "-"): f
     for f in (
         semi_autoregressive, refinement, gibbs, adaptive_gibbs, annealed, constant_time, mask_predict, llada, dream,
-        fast_dllm, fast_dllm_factor, entropy_bounded, klass, dilated_groups, path_planning, remdm, wino,
+        fast_dllm, fast_dllm_factor, diffusion_gemma, entropy_bounded, klass, dilated_groups, path_planning, remdm,
+        wino,
     )
 }  # fmt: skip
 

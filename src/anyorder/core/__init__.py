@@ -45,7 +45,7 @@ from anyorder.core.order import (
     stale,
 )
 from anyorder.core.parse import OrderError, parse
-from anyorder.core.remask import Metropolis, PathPlanning, ReMDM, TakeBack
+from anyorder.core.remask import Accept, Metropolis, PathPlanning, ReMDM, TakeBack
 from anyorder.core.score import best, log_likelihood, marginal, pll, token_scores
 from anyorder.core.state import State, View, begin, canvas
 from anyorder.core.step import Step, step
@@ -53,7 +53,7 @@ from anyorder.core.symbols import Symbols
 from anyorder.errors import ModelError
 
 __all__ = [
-    "FEATURES", "Automaton", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit",
+    "FEATURES", "Accept", "Automaton", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit",
     "Feature", "Given", "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError",
     "PathPlanning", "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Running", "Samples", "Searching",
     "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "anneal", "beam", "begin", "best", "block",

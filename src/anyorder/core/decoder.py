@@ -119,7 +119,8 @@ class Decoder:
         With `last` the one rule for how masks come to an end, in `decode` and in `beam`.
         """
         region = self.coordinates.among.candidates(state)
-        if self.coordinates.among.blank or self.symbols.may_mask or not bool(state.masked.any()):
+        free = self.symbols.may_mask or getattr(self.edit, "ends", False)
+        if self.coordinates.among.blank or free or not bool(state.masked.any()):
             return region
         left = (state.length if state.budget is None else state.budget) - state.step
         masks = state.masked.sum(-1)
@@ -128,7 +129,8 @@ class Decoder:
 
     def last(self, state: State) -> Tensor | None:
         """(N,) rows whose step this is the final one, so that every mask that is left is written; None: no row's."""
-        if state.budget is None or self.symbols.may_mask or 1 not in (state.remaining or ()):
+        free = self.symbols.may_mask or getattr(self.edit, "ends", False)
+        if state.budget is None or free or 1 not in (state.remaining or ()):
             return None
         return state.budget == state.step + 1
 

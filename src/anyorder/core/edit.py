@@ -36,6 +36,7 @@ class Edited(NamedTuple):
 
     state: State  # Y^{t+1}
     written: Tensor  # (N, L) bool: the coordinates whose proposed symbol was put in place; the score counts these
+    view: View | None = None  # with other symbols than those proposed, where the edit writes others
 
 
 def write(state: State, z: Tensor, view: View) -> State:
@@ -54,6 +55,7 @@ class Replacing:
     """What every edit that keeps the canvas's length shares: it is done when nothing is masked."""
 
     reads: frozenset[str] = frozenset()
+    ends: bool = False  # does it say itself what stands at the end, so that no mask need be written before?
 
     def pending(self, state: State) -> Tensor:
         """(N, L) what is still to be written."""

@@ -58,6 +58,7 @@ class Reader:
         conditionals="masked": each position is conditioned on itself masked, p(y_i | y_<i, <mask>, y_>i, X), the
         paper's definition; written positions are folded into rows of their own.
         """
+        context = told(context, state)
         tokens = state.tokens if hide is None else state.tokens.masked_fill(hide, state.mask_id)
         n, i = at.nonzero(as_tuple=True)  # (M,) each
         if not n.numel():
@@ -94,13 +95,16 @@ class Reader:
             top_logp=spread("top_logp", -torch.inf),
             full=spread("full", torch.nan),  # so that nothing unseen compares as equal
             mass=spread("mass"),
+            best=spread("best", state.mask_id),
+            best_logp=spread("best_logp"),
+            echo=spread("echo", torch.nan),
         )
 
     def states(self, context: Any, state: State) -> View:
         """A pass of which nothing but the hidden states is looked at: `say` proposes symbols, where they are wanted."""
         self._has_hidden()
         self.cost.forwards += 1
-        hidden = self._hidden(context, state.tokens)
+        hidden = self._hidden(told(context, state), state.tokens)
         return View(torch.full_like(state.tokens, state.mask_id), torch.zeros_like(state.logp), hidden=hidden)
 
     def say(self, state: State, seen: View, at: Tensor) -> View:
@@ -245,7 +249,7 @@ class Reader:
         if state.rules is not None:
             out["mass"] = x.logsumexp(-1).neg_()
             x = state.rules.restrict(x, tokens, n, i, NEVER)
-        x = symbols.cut(x) if symbols.drawn else x
+        x = symbols.cut(x, state, n) if symbols.drawn else x
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
         p = d.softmax(-1)
@@ -259,6 +263,10 @@ class Reader:
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
         if symbols.renormalise:
             out |= _shape(d, reads, p, log_best)
+        if "best" in reads:
+            out["best"], out["best_logp"] = token, log_best
+        if hasattr(self.model, "echo"):
+            out["echo"] = self.model.echo(p)
         if not (symbols.renormalise or whole is None):
             log_best = best - whole
         if symbols.greedy:
@@ -334,6 +342,11 @@ def _shape(
         log_best = p.amax(-1).log() if log_best is None else log_best
         out["entropy"] = -log_best - (p * d).sum(-1)
     return out
+
+
+def told(context: Any, state: State) -> Any:
+    """The context of this pass: one that depends on more than Y^t, on Y^{≤t} or the rows' seeds, is told of them."""
+    return context.at(state) if hasattr(context, "at") else context
 
 
 def _spread(parts: list[dict[str, Tensor]], name: str, fill: float, at: Tensor) -> Tensor | None:

@@ -12,7 +12,7 @@ from anyorder.core.devices import precise
 Key = Tensor | int | range  # a range stands for its numbers as a tensor: what is mixed of it is kept
 
 # What a draw is for; two purposes never share a number.
-COORDINATE, SYMBOL, TAKE_BACK, ACCEPT, AMOUNT, DESCEND, BEGIN, JUDGE, EXPLORE = range(9)
+COORDINATE, SYMBOL, TAKE_BACK, ACCEPT, AMOUNT, DESCEND, BEGIN, JUDGE, EXPLORE, PAINT = range(10)
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64
 _MUL1 = -4658895280553007687  # 0xBF58476D1CE4E5B9

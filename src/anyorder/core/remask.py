@@ -84,6 +84,44 @@ class ReMDM(Replacing):
 
 
 @dataclass(frozen=True)
+class Accept(Replacing):
+    """Uniform-state diffusion (DiffusionGemma): what is chosen is accepted for a step, all else is masked again.
+
+    The result is the most probable symbol of every position in the last pass. A row ends early when these were the
+    same in the `stable` passes before and its mean entropy is below `confident`.
+    """
+
+    stable: int = 1
+    confident: float = 0.005
+    reads: frozenset[str] = frozenset({"entropy", "best"})
+    ends: bool = True
+
+    def __post_init__(self) -> None:
+        whole_number("the number of passes that must agree", self.stable, 0)
+        real_number("the entropy below which a row ends", self.confident, 0)
+
+    def __call__(self, state: State, z: Tensor, view: View, look: Look) -> Edited:
+        """Accept the symbols at z (N, L); where the row ends, write the best everywhere."""
+        assert (
+            view.best is not None
+            and view.best_logp is not None
+            and view.entropy is not None
+            and state.budget is not None
+        )
+        held = torch.where(state.open, view.best, state.tokens)
+        same = (held == state.recall("position:held", -1)).all(-1)
+        agreed = torch.where(same, state.recall("agreed", 0) + 1, 0)  # passes in a row whose best were these
+        mean = torch.where(state.open, view.entropy, 0.0).sum(-1) / state.length
+        over = ((agreed >= self.stable) & (mean < self.confident)) | (state.step + 1 >= state.budget)
+        final = merge(over[:, None].expand_as(z), view._replace(token=held, logp=view.best_logp), view)
+        written = torch.where(over[:, None], state.open, z)
+        new = write(state, written, final)
+        new = erase(new, state.open & ~written)
+        memory = state.memory | {"position:held": held, "agreed": agreed}
+        return Edited(new.but(memory=memory, budget=torch.where(over, state.step + 1, state.budget)), written, final)
+
+
+@dataclass(frozen=True)
 class TakeBack(Replacing):
     """WINO: after a draft, re-mask what the rest of the canvas does not support: p(y_i | y_≠i, X) < p.
 

@@ -15,6 +15,8 @@ from anyorder.core.devices import constant
 from anyorder.core.ragged import joined, used
 from anyorder.core.rules import FREE, Rules
 
+ECHO = "position:echo"  # what a self-conditioned model is told of the pass before, in a state's memory
+
 
 class View(NamedTuple):
     """p(y | Y, X) as decisions see it: (N, L) fields, meaningful where they were asked for.
@@ -31,6 +33,9 @@ class View(NamedTuple):
     top_token: Tensor | None = None  # (N, L, K″)
     top_logp: Tensor | None = None  # (N, L, K″)
     full: Tensor | None = None  # (N, L, V) log p, for counts that compare distributions
+    best: Tensor | None = None  # (N, L) the most probable symbol, whatever was drawn
+    best_logp: Tensor | None = None  # (N, L)
+    echo: Tensor | None = None  # (N, L, D) what a self-conditioned model is told of this pass in its next; NaN unseen
     mass: Tensor | None = None  # (N, L) log of the probability that the rows' rules leave; None: no row has one
 
     def take(self, rows: Tensor) -> View:

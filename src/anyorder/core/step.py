@@ -23,7 +23,7 @@ from anyorder.core.decoder import Decoder
 from anyorder.core.devices import constant
 from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
-from anyorder.core.state import State, View
+from anyorder.core.state import ECHO, State, View
 
 WEIGHT = "weight"  # where a row with a rule remembers Σ log of the probability that the rule left, step by step
 
@@ -97,7 +97,8 @@ def step(
     view = _read(task, z, judged)
     if task.together:
         view = reader.settle(state, z, view)
-    new, written = _write(task, z, logz, view, judged, seen)
+    new, written, final = _write(task, z, logz, view, judged, seen)
+    z, view = (z, view) if final is None else (z | written, final)
     rows = torch.arange(len(z), device=z.device) if rows is None else rows
     return Step(rows, state, z, logz, view, new, judged, written)
 
@@ -167,8 +168,11 @@ def _settled(task: _Task, z: Tensor, judged: View) -> View:
 def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None, seen: View) -> Edited:
     """Y^{t+1}, its score, what is carried along, and which symbols were put in place."""
     c, state = task.decoder.coordinates, task.state
-    new, written = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
+    new, written, final = task.decoder.edit(state.but(view=judged), z, view, partial(task.reader.look, task.context))
     memory = new.memory | c.remember(state, seen, z)
+    if view.echo is not None:
+        memory[ECHO] = view.echo
+    view = view if final is None else final
     if view.mass is not None:  # log p(path) without the rule is the score and this
         memory[WEIGHT] = state.recall(WEIGHT, 0.0) + torch.where(written, view.mass, constant(0.0, written.device)).sum(
             -1
@@ -185,7 +189,7 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     new = task.decoder.length.finish(new)
     if state.budget is None and not task.decoder.moves:
         _check_progress(state, new)
-    return Edited(new, written)
+    return Edited(new, written, final)
 
 
 def _check_progress(before: State, after: State) -> None:

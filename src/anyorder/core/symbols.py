@@ -27,6 +27,7 @@ class Symbols:
     """
 
     temperature: float = 0.0
+    final: float | None = None  # the temperature falls linearly over a row's steps, to this one after the last
     top_k: int | None = None  # draw among the k most probable
     top_p: float | None = None  # draw among the fewest symbols whose probability reaches p
     ban: tuple[int, ...] = ()  # symbols that are never written
@@ -40,6 +41,10 @@ class Symbols:
 
     def __post_init__(self) -> None:
         real_number("temperature (0 is greedy)", self.temperature, 0)
+        if self.final is not None:
+            real_number("the final temperature", self.final, 0)
+            if not self.drawn:
+                raise ValueError("a temperature that falls is that of what is judged, too: say drawn=True")
         if self.top_k is not None:
             whole_number("top_k", self.top_k)
         if self.top_p is not None:
@@ -118,13 +123,27 @@ class Symbols:
             return None
         return self.forced[i] if self.forced.dim() == 1 else state.memory[_FORCED][n, i] - 1
 
-    def cut(self, logits: Tensor) -> Tensor:
-        """Logits (M, V) of what symbols are drawn from: divided by the temperature, NEVER beyond top-k and top-p."""
-        return torch.where(self._kept(logits) > 0, logits / max(self.temperature or 1.0, COLDEST), NEVER)
+    def cut(self, logits: Tensor, state: State, n: Tensor) -> Tensor:
+        """Logits (M, V) of what symbols of rows n are drawn from: at their temperature, NEVER beyond top-k, top-p."""
+        heat = self._heat(state, n)
+        return torch.where(self._kept(logits, heat) > 0, logits / heat, NEVER) if self._cuts else logits / heat
 
-    def _kept(self, logits: Tensor) -> Tensor:
+    @property
+    def _cuts(self) -> bool:
+        return self.top_k is not None or self.top_p is not None
+
+    def _heat(self, state: State, n: Tensor) -> Tensor | float:
+        """The temperature of rows n, (M, 1) where it falls: t = t_min + (t_max − t_min)·k/T, k of T steps left."""
+        if self.final is None:
+            return max(self.temperature or 1.0, COLDEST)
+        if state.budget is None:
+            raise ValueError("a temperature that falls needs a number of steps to fall over: give `steps`")
+        share = (state.budget - state.step) / state.budget
+        return (self.final + (self.temperature - self.final) * share).clamp_min(COLDEST)[n, None]
+
+    def _kept(self, logits: Tensor, heat: Tensor | float) -> Tensor:
         """p (M, V) at the temperature, 0 beyond top-k and top-p."""
-        p = (logits / max(self.temperature or 1.0, COLDEST)).softmax(-1).masked_fill(logits < NEVER / 2, 0)
+        p = (logits / heat).softmax(-1).masked_fill(logits < NEVER / 2, 0)
         if self.top_k is not None and self.top_k < p.shape[-1]:
             value, which = p.topk(self.top_k, -1)
             p = torch.zeros_like(p).scatter(-1, which, value)
@@ -138,7 +157,7 @@ class Symbols:
 
     def _sample(self, logp: Tensor, state: State, n: Tensor, i: Tensor) -> Tensor:
         """Inverse CDF: the first symbol whose cumulative probability exceeds u."""
-        p = logp.softmax(-1) if self.drawn else self._kept(logp)
+        p = logp.softmax(-1) if self.drawn else self._kept(logp, self._heat(state, n))
         cdf = p.to(precise(p.device)).cumsum(-1)
         u = uniform(state.seed[n], state.step[n], i, SYMBOL)
         target = torch.minimum(u * cdf[:, -1], torch.nextafter(cdf[:, -1], torch.zeros_like(u)))
