@@ -78,6 +78,7 @@ COSTS = {
     "mask-predict": (4, 4, 20),
     "llada": (4, 4, 20),
     "dream": (4, 4, 23),
+    "diffusion-gemma": (48, 48, 384),
     "fast-dllm": (7, 7, 35),
     "fast-dllm-factor": (5, 5, 25),
     "entropy-bounded": (7, 7, 35),

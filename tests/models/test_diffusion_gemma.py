@@ -15,7 +15,7 @@ from anyorder import recipes
 from anyorder.core import begin, decode, unroll
 from anyorder.core.noise import PAINT, SYMBOL, uniform
 from anyorder.models.diffusion_gemma import DiffusionGemma
-from anyorder.text.writer import Writer
+from anyorder.text.language_model import LanguageModel
 
 WORDS, CANVAS, STEPS, CONFIDENT = 24, 8, 10, 0.15
 PROMPTS = torch.tensor([[2, 5 + k, 9 + k, 7 - k] for k in range(6)])
@@ -179,7 +179,7 @@ def save(folder: Path) -> Path:
 
 def test_a_folder_is_known_and_length_is_rounded_up_to_canvases(tmp_path: Path) -> None:
     writer = anyorder.load(save(tmp_path / "gemma"))
-    assert isinstance(writer, Writer) and isinstance(writer.model, DiffusionGemma)
+    assert isinstance(writer, LanguageModel) and isinstance(writer.model, DiffusionGemma)
     ask = [{"role": "user", "content": "w3 w4"}]
     (one,) = writer.generate(ask, length=3)
     assert len(one.ids) == CANVAS and one.ids == writer.generate(ask)[0].ids

@@ -44,7 +44,7 @@ def generate(
     n = plan.pop("nbest")
     writer, watch = o.open_language_model(model, loading), Watch(show, trace, view)
     size: range | int | None = None if length is None else o.lengths_of(length)
-    if length is None and not ruled(checked) and getattr(writer.model, "family", None) is None:
+    if length is None and not ruled(checked) and writer.model.family is None:
         size = 20
     asked: Any = [{"role": "user", "content": prompt}] if chat and system is None else prompt
     for filling in writer.generate(

@@ -27,7 +27,6 @@ class Symbols:
     """
 
     temperature: float = 0.0
-    final: float | None = None  # the temperature falls linearly over a row's steps, to this one after the last
     top_k: int | None = None  # draw among the k most probable
     top_p: float | None = None  # draw among the fewest symbols whose probability reaches p
     ban: tuple[int, ...] = ()  # symbols that are never written
@@ -38,6 +37,7 @@ class Symbols:
     meanwhile: bool = False  # let <mask> be proposed, so that nothing is written, in all steps of a row but its last
     drawn: bool = False  # log p, entropy and margin are those of what is drawn from: tempered and cut by top-k, top-p
     renormalise: bool = True  # False: banned symbols are left out; log p, entropy and margin stay the model's own
+    final: float | None = None  # the temperature falls linearly over a row's steps, to this one after the last
 
     def __post_init__(self) -> None:
         real_number("temperature (0 is greedy)", self.temperature, 0)

@@ -22,6 +22,9 @@ class Abilities:
     forwards: Any = None  # the autoregressive model that it contains
     special_ids: tuple[int, ...] = ()  # symbols that are no text, so never written
     max_length: int | None = None  # columns that a canvas may have
+    canvas: int | None = None  # symbols that are written at once, one canvas after the other; None: all of them
+    ends: tuple[int, ...] = ()  # symbols that end a text
+    family: Any = None  # how its authors write with it (`published.Family`), where that is known
 
     @property
     def room(self) -> int | None:

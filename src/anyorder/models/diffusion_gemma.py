@@ -8,8 +8,8 @@ one before it said (self-conditioning): softmax(logits)·E·√D, D numbers a po
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,8 +18,11 @@ from torch import Tensor, nn
 from anyorder.core.noise import PAINT, uniform
 from anyorder.core.state import ECHO, State
 from anyorder.errors import ModelError, first_line
+from anyorder.models.abilities import Abilities
+from anyorder.models.diffusion_lm import DiffusionLM, load_diffusion_lm
 from anyorder.models.hub import quiet
-from anyorder.models.published import Family, Mapped, ends_of
+from anyorder.models.placing import CPU, Placing
+from anyorder.models.published import Family, Mapped, config_of, ends_of
 from anyorder.models.vocabulary import fitted, load_tokenizer
 
 CLASS = "DiffusionGemmaForBlockDiffusion"
@@ -67,10 +70,12 @@ class GemmaContext:
         return GemmaContext(self.prompts)
 
 
-class DiffusionGemma(nn.Module):
+class DiffusionGemma(Abilities, nn.Module):
     """p(y_i | Y^{≤t}): all that is given before a row's first open position is the prompt, the rest is the canvas."""
 
-    def __init__(self, model: Any, tokenizer: Any = None, family: Family | None = None, ends: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any = None, family: Family | None = None, ends: tuple[int, ...] = ()
+    ) -> None:
         super().__init__()
         text = model.config.get_text_config()
         self.model, self.tokenizer, self.family, self.ends = model.eval(), tokenizer, family, ends
@@ -92,7 +97,7 @@ class DiffusionGemma(nn.Module):
         """(N, L) → (N, L, D): the decoder's states of each canvas, 0 in prompts."""
         state = context.state
         if state is None:
-            raise ModelError("DiffusionGemma's passes depend on seeds and steps: let the engine tell its context (`at`)")
+            raise ModelError("passes of DiffusionGemma depend on seeds and steps: let the engine tell its context")
         n, length = tokens.shape
         start, end = state.open.long().argmax(-1), (tokens != self.pad_id).sum(-1)  # (N,)
         if not bool(start.all()):
@@ -161,7 +166,9 @@ class DiffusionGemma(nn.Module):
         canvas = (u * self.words).long()[:, 2:]
         cache = _encoded(self.model, tokens[:, :2])
         whole = self.model(
-            decoder_input_ids=canvas, past_key_values=cache, decoder_position_ids=torch.arange(2, 4, device=device)[None]
+            decoder_input_ids=canvas,
+            past_key_values=cache,
+            decoder_position_ids=torch.arange(2, 4, device=device)[None],
         ).logits
         tolerance = 1e-4 if self.model.dtype == torch.float32 else 1e-1
         parts = self.logits(self.hidden(context, tokens)[0, 2:])
@@ -188,25 +195,35 @@ def _encoded(model: Any, prompts: Tensor) -> Any:
     return encoder(input_ids=prompts, attention_mask=masks, past_key_values=cache, position_ids=places).past_key_values
 
 
-def load_diffusion_gemma(where: str, config: Mapping[str, Any], **how: Any) -> DiffusionGemma:
+def load_diffusion(where: str | Path, *, placing: Placing = CPU, **more: Any) -> DiffusionGemma | DiffusionLM:
+    """A diffusion LM of any kind, with its tokenizer, from a folder or hub name; `more` is for `load_diffusion_lm`."""
+    named = config_of(where, **placing.hub).get("architectures")
+    if not isinstance(named, list) or CLASS not in named:
+        return load_diffusion_lm(where, placing=placing, **more)
+    if more:
+        raise ModelError(f"{', '.join(more)}: not for DiffusionGemma, whose folder says everything")
+    return load_diffusion_gemma(str(where), placing)
+
+
+def load_diffusion_gemma(where: str, placing: Placing = CPU) -> DiffusionGemma:
     """The model of a folder or hub name, with its tokenizer and its authors' settings."""
     import transformers
 
     try:
         with quiet():
-            model, found = getattr(transformers, CLASS).from_pretrained(where, output_loading_info=True, **how)
+            model, found = getattr(transformers, CLASS).from_pretrained(
+                where, output_loading_info=True, **placing.weights
+            )
     except Exception as error:  # missing, damaged …: as many types as causes
         raise ModelError(f"cannot load DiffusionGemma from {where}: {first_line(error)}") from error
     if found["missing_keys"]:
         raise ModelError(f"the weights in {where} lack {min(found['missing_keys'])} and perhaps more")
-    tokenizer = fitted(load_tokenizer(where), model.config.get_text_config().vocab_size, where)
+    model = placing.moved(model)
+    text = model.config.get_text_config()
+    tokenizer = fitted(load_tokenizer(where, **placing.hub), text.vocab_size, where)
     family = replace(_FAMILY, length=model.config.canvas_length, writes=_writes(model.generation_config))
-    named = [*ends_of(config.get("text_config") or {}, family, tokenizer), *ends_of(_named(model), family, tokenizer)]
-    return DiffusionGemma(model.requires_grad_(False), tokenizer, family, tuple(sorted({*named})))
-
-
-def _named(model: Any) -> dict[str, Any]:
-    return {"eos_token_id": getattr(model.generation_config, "eos_token_id", None)}
+    ends = {i for named in (text, model.generation_config) for i in ends_of(vars(named), family, tokenizer)}
+    return DiffusionGemma(model.requires_grad_(False), tokenizer, family, tuple(sorted(ends)))
 
 
 def _writes(settings: Any) -> Any:
@@ -220,8 +237,9 @@ def _writes(settings: Any) -> Any:
 
     def writes(length: int, steps: int | None) -> dict[str, Any]:
         T = steps or own("max_denoising_steps", 48)
-        numbers = (own("t_max", 0.8), own("t_min", 0.4), own("stability_threshold", 1), own("confidence_threshold", 0.005))
-        return {"order": f"diffusion-gemma({T}, {bound}, {', '.join(map(str, numbers))})", "temperature": 0.0}
+        hot, cold = own("t_max", 0.8), own("t_min", 0.4)
+        stable, confident = own("stability_threshold", 1), own("confidence_threshold", 0.005)
+        return {"order": f"diffusion-gemma({T}, {bound}, {hot}, {cold}, {stable}, {confident})", "temperature": 0.0}
 
     return writes
 

@@ -149,7 +149,7 @@ class LanguageModel:
         given = prompt_of(prompt, system, self.tokenizer, self.name)
         ids = self._given(given.text) if given.text else []
         start, end = ([*ids], []) if given.chat else self._wrap(ids)
-        ends = getattr(self.model, "ends", ())
+        ends = self.model.ends
         rule = self._rule(Plan(**{name: value for name, value in dict[str, Any](options).items() if name in RULES}))
         on_canvas = rule.ending(ends[0]) if rule is not None and ends else rule
         most = self._most(longest, len(start) + len(end))
@@ -169,6 +169,8 @@ class LanguageModel:
                 return before + stopped(exactly(ended(new, ends)), stop)
             return before + stopped(after(ended(new, ends))[len(before) :], stop)
 
+        if self.model.canvas is not None and rule is None:
+            return self._canvas_by_canvas((start, end), max(lengths), n, plan, traced, text)
         canvases = [(*start, *[self.model.mask_id] * size, *end) for size in lengths for _ in range(n)]
         inputs = [self._input(canvas, k % n, on_canvas) for k, canvas in enumerate(canvases)]
         found = [some[0] for some in self.generator.generate(inputs, plan, keep=traced)]
@@ -179,6 +181,32 @@ class LanguageModel:
         ]
         return fillings if len(lengths) == 1 else self._compared(fillings)[:n]
 
+    def _canvas_by_canvas(
+        self,
+        around: tuple[list[int], list[int]],
+        length: int,
+        n: int,
+        plan: Plan,
+        traced: bool,
+        text: Callable[[Sequence[int]], str],
+    ) -> list[Filling]:
+        """n texts of a model that writes canvases of one size, each after all before it, until a symbol ends them. The
+        length is rounded up to whole ones; the trace is the last one's."""
+        (start, end), size, out = around, int(self.model.canvas or length), [Filling(text(()), (), (), 0.0, 0.0)] * n
+        for _ in range(-(-length // size)):
+            going = [k for k, filling in enumerate(out) if not {*filling.ids} & {*self.model.ends}]
+            canvases = [(*start, *out[k].ids, *[self.model.mask_id] * size, *end) for k in going]
+            inputs = [self._input(canvas, k) for k, canvas in zip(going, canvases, strict=True)]
+            found = self.generator.generate(inputs, plan, keep=traced)
+            for k, canvas, some in zip(going, canvases, found, strict=True):
+                before, path, new = out[k], some[0].path, self._filling(canvas, some[0], lambda ids: "")
+                both = before.ids + new.ids
+                out[k] = Filling(
+                    text(both), before.tokens + new.tokens, both, before.logp + new.logp, before.score + new.score,
+                    None if path is None else path.trace(self._strings, text=text(both)),
+                )  # fmt: skip
+        return out
+
     @staticmethod
     def _asked(length: int | Iterable[int] | None, most: int | None) -> int | Iterable[int] | None:
         """The length that was asked for, by either name."""
@@ -188,14 +216,14 @@ class LanguageModel:
 
     def _usual(self, given: int) -> list[int] | None:
         """The length that the model's authors write, where it is known, if it fits beside so many symbols."""
-        family, room = getattr(self.model, "family", None), getattr(self.model, "max_length", None)
+        family, room = self.model.family, self.model.max_length
         if family is None:
             return None
         return [int(max(1, family.length if room is None else min(family.length, room - given)))]
 
     def _own(self, length: int, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """(options, defaults) of a text of this length: those of the model's authors, or sampling in any order."""
-        family = getattr(self.model, "family", None)
+        family = self.model.family
         if isinstance(options.get("order"), Decoder):
             return options, {}
         if family is None:

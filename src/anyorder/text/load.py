@@ -86,9 +86,9 @@ def load(path_or_name: str | Path = DEFAULT, *, kind: Kind | None = None, **load
         kind = "diffusion" if is_diffusion(path_or_name if folder is None else folder.path, **placing.hub) else "masked"
     where = path_or_name if folder is None else folder.path
     if kind == "diffusion":
-        from anyorder.models.diffusion_lm import load_diffusion_lm
+        from anyorder.models.diffusion_gemma import load_diffusion
 
-        model: Any = load_diffusion_lm(where, placing=placing, **more)
+        model: Any = load_diffusion(where, placing=placing, **more)
     else:
         from anyorder.models.masked_lm import load_masked_lm
 
