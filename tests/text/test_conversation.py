@@ -101,6 +101,13 @@ def test_guidance_is_the_formula(writer: LanguageModel) -> None:
     assert found.ids != without.ids
 
 
+def test_a_rule_is_kept_with_the_authors_settings(writer: LanguageModel) -> None:
+    import re
+
+    (found,) = writer.generate("ab", length=6, pattern="[a-z]{1,20}")
+    assert re.fullmatch("[a-z]{1,20}", found.text.removeprefix("ab"))
+
+
 def test_rows_with_other_prompts_share_a_batch_under_guidance(writer: LanguageModel) -> None:
     from anyorder.text.plan import Plan
 

@@ -114,6 +114,8 @@ class Plan(Options):
         try:
             decoder = composed(self.settled(), own or {})
             decoder = replace(decoder, symbols=drawn(self, decoder.symbols))
+            if ruled(self):  # a rule is kept by what it leaves: the model's own distribution has what it forbids
+                decoder = replace(decoder, symbols=replace(decoder.symbols, renormalise=True, meanwhile=False))
             if self.rescore == "marginal" and paths:
                 check_marginal(decoder)
         except PlanError:
