@@ -45,7 +45,7 @@ everything else (`RAY_worker_niceness=0`: by default they yield to whatever else
 - *driver* and *worker* are the most memory that either had. {memory}
 
 The most that a single worker had, tenth by tenth of its sentences: what is freed goes back to the system every ten
-seconds of work, and few operations that oneDNN prepares for batches of one size are kept (`anyorder.models.freed`).
+seconds of work, and few operations that oneDNN prepares for batches of one size are kept (`anyorder.machine`).
 
 {tenths}
 

@@ -24,11 +24,9 @@ from anyorder import recipes
 from anyorder.core import Cost, Reader, Symbols, begin
 from anyorder.lab.plain import Job
 from anyorder.lab.sides import decode_batch
-from anyorder.machine import side_by_side
+from anyorder.machine import keep_freed_memory, side_by_side
 from anyorder.models.architecture import Architecture
-from anyorder.models.freed import keep_freed_memory
-from anyorder.models.int8 import to_int8
-from anyorder.models.layout import as_read
+from anyorder.models.layout import as_read, to_int8
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.native import using

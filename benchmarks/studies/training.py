@@ -19,8 +19,8 @@ import torch
 
 from anyorder.data.ragged import Ragged
 from anyorder.lab.tables import table
+from anyorder.machine import keep_freed_memory
 from anyorder.models.architecture import Architecture
-from anyorder.models.freed import keep_freed_memory
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
-from anyorder.training.progress import ProgressBar
+from anyorder.training.checkpoint import ProgressBar, TrainingError, load_checkpoint, save_checkpoint
 
 Draw = Callable[[torch.Generator], tuple[Any, Tensor]]  # a batch: inputs, and the symbols (B, L)
 

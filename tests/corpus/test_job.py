@@ -17,12 +17,12 @@ import pytest
 from corpus_support import parts
 
 from anyorder import load
+from anyorder import machine as freed
 from anyorder.corpus import task as tasks
 from anyorder.corpus.job import Job, Outcome
 from anyorder.corpus.task import Task
 from anyorder.errors import AnyorderError, UsageError
 from anyorder.files import ASIDE, FileError
-from anyorder.models import freed
 from anyorder.pool import HERE, Processes
 
 Do = Callable[..., Outcome]

@@ -9,8 +9,7 @@ from torch import nn
 from anyorder.errors import ModelError
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
-from anyorder.models.int8 import to_int8
-from anyorder.models.layout import as_read
+from anyorder.models.layout import as_read, to_int8
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.native import InPanels, InSteps, Stack, kernels, using

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from anyorder.models.architecture import Architecture
-from anyorder.models.packed import PACK, encoded
-from anyorder.models.transformer import Transformer
+from anyorder.models.transformer import PACK, Transformer, encoded
 
 
 def test_a_pack_is_read_as_its_texts_are_alone() -> None:

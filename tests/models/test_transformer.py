@@ -16,7 +16,7 @@ from anyorder.models import load_model, save_model
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
-from anyorder.models.dropout import Dropout
+from anyorder.models.layers import Dropout
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.pretrained import PretrainedLM
 from anyorder.models.transformer import Transformer

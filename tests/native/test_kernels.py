@@ -23,11 +23,10 @@ from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.layout import as_read
 from anyorder.models.masked_translation import MaskedTranslation
-from anyorder.models.packed import encoded
-from anyorder.models.transformer import Columns
+from anyorder.models.transformer import Columns, encoded
 from anyorder.models.translation import Source, SpecialIds
 from anyorder.native import InPanels, InSteps, Stack, kernels, library, using
-from anyorder.native.share import LARGE
+from anyorder.native.panels import LARGE
 
 PAD, MASK = 2, 4
 needs_kernels = pytest.mark.skipif(kernels() is None, reason="no kernels were compiled, or not for this machine")

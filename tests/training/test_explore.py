@@ -10,10 +10,9 @@ from toys import MASK, PAD, RIGHT, ChainTask
 
 from anyorder.core.state import State, begin, canvas
 from anyorder.training.buffer import stack
-from anyorder.training.explore import sweep
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.rewards import Reward, edit_distance
-from anyorder.training.rollout import Credit, log_prob, rollout
+from anyorder.training.rollout import Credit, log_prob, rollout, sweep
 
 S = Settings(
     iterations=40, generations=64, group=8, buffer=0, update_batch=512, updates=4, hidden=32, learning_rate=1e-2,

@@ -16,9 +16,8 @@ from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.cmlm import ConditionalMasked
 from anyorder.models.masked_translation import MaskedTranslation
 from anyorder.models.translation import Source, SpecialIds
-from anyorder.training.batches import epochs, one_epoch
 from anyorder.training.cross_entropy import output_loss
-from anyorder.training.masking import Corruption, canvas, choose
+from anyorder.training.masking import Corruption, canvas, choose, epochs, one_epoch
 from anyorder.training.objectives import (
     AutoregressiveObjective,
     ConditionalMaskedObjective,

@@ -15,7 +15,6 @@ from anyorder.core.state import begin
 from anyorder.models.policy import Policy
 from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError, load_checkpoint, save_checkpoint
-from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.ppo import PolicyTrainer, Settings
 from anyorder.training.rewards import (
     Reward,
@@ -26,6 +25,7 @@ from anyorder.training.rewards import (
     right_symbols,
     sentence_bleu,
 )
+from anyorder.training.rl import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rollout import Credit, Episodes, log_prob, rollout
 
 QUICK = Settings(

@@ -34,11 +34,10 @@ from anyorder.training.checkpoint import (
     write_atomically,
 )
 from anyorder.training.config import Config, Data, Distillation, ParallelText, Sizes, Stage, Tokens
-from anyorder.training.distill import distill
+from anyorder.training.distill import ENGINES, distill, nearest, teacher
 from anyorder.training.objectives import Corpus
 from anyorder.training.prepare import one_way
 from anyorder.training.run import export, train
-from anyorder.training.teachers import ENGINES, nearest, teacher
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 

@@ -13,12 +13,32 @@ from anyorder.core.count import fixed
 from anyorder.core.decoder import Decoder, done
 from anyorder.core.devices import inference
 from anyorder.core.edit import Replace
-from anyorder.core.held import Held
 from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.noise import DESCEND, combine, mix
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State, View
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A context, and the row of it that each of M hypotheses has."""
+
+    context: Any
+    row: Tensor  # (M,) int64
+    size: int  # rows of the context
+
+    @classmethod
+    def all(cls, context: Any, rows: Tensor) -> Held:
+        """Each hypothesis has the row in its own place, as `rows` (M,) = 0, 1, 2 … say."""
+        return cls(context, rows, len(rows))
+
+    def of(self, hypotheses: Tensor) -> Any:
+        """The context of these hypotheses (m,): the one that is held, if they are all of its rows in their order."""
+        rows = self.row[hypotheses]
+        everything = torch.arange(self.size, device=rows.device)
+        return self.context if torch.equal(rows, everything) else self.context.take(rows)
+
 
 NO = -torch.inf
 _PATH = ("path", "path symbol", "path gain")  # where a hypothesis remembers how it was written

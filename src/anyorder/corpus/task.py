@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from anyorder.errors import MissingError, ModelError, TextError, TooMuchError, UsageError, first_line, no_memory
+from anyorder.machine import Freed, keep_few_operations
 from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT
-from anyorder.models.freed import Freed, keep_few_operations
 from anyorder.options import Loading, known
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import told

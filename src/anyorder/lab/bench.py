@@ -19,7 +19,7 @@ from anyorder.lab.plain import Job
 from anyorder.lab.sides import Side, Timing, apart, decode_jobs, interleaved, one_by_one
 from anyorder.machine import side_by_side
 from anyorder.models import engines
-from anyorder.models.int8 import to_int8
+from anyorder.models.layout import to_int8
 from anyorder.text.batching import ALIKE, batches
 from anyorder.text.plan import Plan
 from anyorder.text.results import ranked

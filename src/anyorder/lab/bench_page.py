@@ -12,7 +12,7 @@ import torch
 from anyorder.errors import extra
 from anyorder.lab import bench as run
 from anyorder.lab.plain import Job
-from anyorder.models.int8 import to_int8
+from anyorder.models.layout import to_int8
 from anyorder.native import kernels
 from anyorder.text.plan import Plan
 

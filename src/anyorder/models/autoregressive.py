@@ -11,8 +11,7 @@ from anyorder.core.ragged import joined, widened
 from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.memory import Cache, Memory, stay
-from anyorder.models.packed import encoded
-from anyorder.models.transformer import Transformer, grow
+from anyorder.models.transformer import Transformer, encoded, grow
 from anyorder.models.translation import Source, SpecialIds, check_length, delimited, language_rows
 from anyorder.native import Best, Stack
 

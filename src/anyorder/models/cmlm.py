@@ -13,8 +13,7 @@ from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
 from anyorder.models.memory import Memory
-from anyorder.models.packed import encoded
-from anyorder.models.transformer import Columns, Transformer, grow
+from anyorder.models.transformer import Columns, Transformer, encoded, grow
 from anyorder.models.translation import (
     Source,
     SpecialIds,

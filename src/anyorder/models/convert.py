@@ -9,7 +9,7 @@ from typing import Any
 from anyorder.errors import ModelError
 from anyorder.files import whole_folder
 from anyorder.models.folder import ModelFolder
-from anyorder.models.lengths import LengthCounts, count_lengths
+from anyorder.models.translation import LengthCounts, count_lengths
 from anyorder.models.xlm import XlmCheckpoint, build_xlm, read_xlm
 
 END = "</w>"  # closes a word in BPE codes; XLM's dictionary marks the other subwords instead, with @@

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from anyorder.core import Length, Order
-    from anyorder.models.lengths import LengthCounts
     from anyorder.models.tokenizer import Tokenizer
+    from anyorder.models.translation import LengthCounts
 
 CONFIG, WEIGHTS, TOKENIZER = PARTS = ("config.json", "model.safetensors", "tokenizer.json")  # no model without them
 VOCABULARY = "vocabulary_fingerprint"  # in config.json: which tokenizer.json belongs to the weights
@@ -118,7 +118,7 @@ class ModelFolder:
 
     def lengths(self) -> dict[str, Length]:
         """p(L|X) by direction, from counts; empty where there are none."""
-        from anyorder.models.lengths import length_models
+        from anyorder.models.translation import length_models
 
         path = self.path / LENGTHS
         if not path.exists():

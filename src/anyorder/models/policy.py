@@ -17,6 +17,8 @@ and one at least. Without γ (`crowding`) each is decided by itself; with it, ne
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +28,8 @@ from torch import Tensor, nn
 from anyorder.core.count import ONE, Count, Ranked
 from anyorder.core.order import FEATURES, Order
 from anyorder.core.state import State, View
-from anyorder.models.policy_file import PolicyError, read_policy, write_policy
+from anyorder.errors import ModelError
+from anyorder.files import write_whole
 
 APART = 16  # width of r_d, what a policy knows of a distance d between candidates
 CHOSEN, FILLED = "policy:chosen", "policy:filled"  # keys of State.memory: (N, k, D) vectors, (N, k) which are there
@@ -270,3 +273,38 @@ def check_width(policy: Policy, width: int) -> None:
             f"this policy was trained for a model of width {policy.width} "
             f"({policy.about.get('model', 'unnamed')}), this model's is {width}: train one for it"
         )
+
+
+KIND, FORMAT = "anyorder-policy", "1"
+
+
+class PolicyError(ModelError):
+    """A policy file that cannot be used, or not with this model."""
+
+
+def write_policy(path: str | Path, settings: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """Write weights and settings as safetensors."""
+    from safetensors.torch import save
+
+    laid = {name: weight.detach().contiguous() for name, weight in weights.items()}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, save(laid, {"kind": KIND, "format": FORMAT, "settings": json.dumps(settings)}))
+
+
+def read_policy(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The settings and weights that `write_policy` wrote."""
+    from safetensors import safe_open
+
+    try:
+        with safe_open(str(path), "pt") as file:
+            meta = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise PolicyError(f"no policy file {path}: train one with `anyorder train policy.toml`") from None
+    except Exception as error:
+        raise PolicyError(f"{path} is not a safetensors file: {error}") from None
+    if meta.get("kind") != KIND:
+        raise PolicyError(f"{path} holds no policy (its kind is {meta.get('kind', 'not given')!r})")
+    if meta.get("format") != FORMAT:
+        raise PolicyError(f"{path} has policy format {meta.get('format')!r}, this version reads format {FORMAT}")
+    return json.loads(meta["settings"]), weights

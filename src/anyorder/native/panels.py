@@ -1,8 +1,13 @@
-"""Linear maps whose weights lie as a product reads them."""
+"""Linear maps whose weights lie as a product reads them, in panels or as whole numbers of steps, on several threads."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -10,8 +15,66 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from anyorder.native.library import kernels
-from anyorder.native.share import shared
-from anyorder.native.steps import Steps
+
+LARGE = 1 << 25  # multiplications that are worth a thread
+
+
+def shared(rows: int, work: int, run: Callable[[int, int], int]) -> None:
+    """run(first, last) over all rows, each of which takes `work` multiplications; it says 0 if there was no memory."""
+    parts = min(torch.get_num_threads(), rows, rows * work // LARGE) if rows * work > LARGE else 1
+    if parts < 2:
+        done = [run(0, rows)]
+    else:
+        ends = [rows * k // parts for k in range(parts + 1)]
+        pool = _pool(os.getpid(), parts)
+        others = [pool.submit(run, *span) for span in pairwise(ends[1:])]
+        try:
+            done = [run(0, ends[1])]
+        finally:
+            wait(others)  # whatever happens here: they write into tensors of the caller's
+        done += [other.result() for other in others]
+    if not all(done):
+        raise MemoryError(f"no memory for {rows} rows")
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads of this process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="anyorder-kernel")
+
+
+MOST = 63  # steps, as in kernels.c: the sum of four products with a byte fits into 16 bits
+HALF = 64  # what inputs are raised by, so that they are not negative
+OVER = 1.0001  # norms are given a little larger than they were computed
+
+
+class Steps(ctypes.Structure):
+    """w = step·q + rest, |q| ≤ MOST, of weights (out, in); in panels as kernels.c reads them."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in ("q", "step", "size", "lost", "half"))
+
+    def __init__(self, weight: Tensor, panel: int) -> None:
+        self.kept = list(_laid(weight.detach(), panel))  # alive as long as this is
+        super().__init__(*(t.data_ptr() for t in self.kept))
+
+    @staticmethod
+    def possible(weight: Tensor) -> bool:
+        """Can such weights be given in steps? All have to be numbers, and inputs come by eight."""
+        return not weight.shape[1] % 8 and bool(weight.isfinite().all())
+
+
+def _laid(weight: Tensor, panel: int) -> Iterator[Tensor]:
+    """q (out / panel, in / 4, panel, 4) int8, and of each output: the step, |w|, |rest|, and HALF·Σ q."""
+    outputs, inputs = weight.shape
+    w = weight.double()
+    step = (w.abs().amax(1) / MOST).float().clamp_min(torch.finfo(torch.float32).tiny)
+    q = (w / step.double()[:, None]).round().clamp(-MOST, MOST)
+    yield q.to(torch.int8).view(outputs // panel, panel, inputs // 4, 4).transpose(1, 2).contiguous()
+    yield step
+    yield (w.norm(dim=1) * OVER).float()
+    yield ((w - q * step.double()[:, None]).norm(dim=1) * OVER).float()
+    yield (HALF * q.sum(1)).to(torch.int32)
+
 
 PANEL = 16  # outputs whose weights lie together, as in kernels.c
 WIDEST = 4096  # inputs of a map in whole numbers, as in kernels.c

@@ -11,9 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.native.library import kernels
-from anyorder.native.panels import InPanels, InSteps, by_kernels, version
-from anyorder.native.share import shared
-from anyorder.native.steps import Steps
+from anyorder.native.panels import InPanels, InSteps, Steps, by_kernels, shared, version
 
 _AT, _LEN = ctypes.c_void_p, ctypes.c_int64
 PARTS = ("qkv", "out", "norm", "cross_q", "cross_out", "cross_norm", "widen", "narrow", "ffn_norm")

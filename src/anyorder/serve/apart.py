@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Step
-from anyorder.models.freed import Freed
+from anyorder.machine import Freed
 from anyorder.serve.admission import Admission
 from anyorder.serve.engine import IDLE, Engine
 from anyorder.serve.job import Job, Ticket, alone

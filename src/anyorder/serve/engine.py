@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from anyorder.models.freed import Freed
+from anyorder.machine import Freed
 from anyorder.serve.admission import Admission
 from anyorder.serve.job import Ended, Job, Part
 from anyorder.serve.lane import Lane, Owner

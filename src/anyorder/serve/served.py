@@ -14,7 +14,7 @@ from torch import Tensor
 from anyorder.core import Beam, Cost, Decoder, Step
 from anyorder.core.prefix_beam import Seen
 from anyorder.core.ragged import joined
-from anyorder.models.packed import PACK
+from anyorder.models.transformer import PACK
 from anyorder.options import known, takes
 from anyorder.serve.admission import Admission
 from anyorder.serve.job import TICKET, Ended, Listener, Part, Task, alone

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
 from anyorder.core.devices import device_of
 from anyorder.errors import ModelError
+from anyorder.machine import keep_freed_memory
 from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT, shipped
 from anyorder.models.folder import ModelFolder
-from anyorder.models.freed import keep_freed_memory
 from anyorder.models.hub import is_diffusion
 from anyorder.models.placing import FORMATS, Placing
 from anyorder.options import Loading, known, misspelt
@@ -111,8 +111,7 @@ def _own_place(asked: Loading) -> Placing:
 
 
 def _arithmetic(model: Any, asked: Loading, placing: Placing) -> Any:
-    from anyorder.models.int8 import to_int8
-    from anyorder.models.layout import as_read
+    from anyorder.models.layout import as_read, to_int8
 
     if placing.where().type != "cpu" or placing.dtype != "float32":  # torch does everything: there are no kernels
         return placing.moved(model).to(FORMATS[placing.dtype])

@@ -18,8 +18,8 @@ from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.buffer import Buffer, Moments, stack
 from anyorder.training.checkpoint import TrainingError
-from anyorder.training.imitation import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rewards import Reward, find_quality
+from anyorder.training.rl import oracle, ranking_loss, right, writing_loss
 from anyorder.training.rollout import Credit, Task, log_prob, rollout
 
 Method = Literal["ppo", "reinforce", "imitation"]

@@ -17,8 +17,8 @@ from anyorder.errors import DataError
 from anyorder.files import whole
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER
-from anyorder.models.lengths import LengthCounts, count_lengths
 from anyorder.models.tokenizer import Tokenizer, train_tokenizer
+from anyorder.models.translation import LengthCounts, count_lengths
 from anyorder.training.checkpoint import of_texts, same_run, write_atomically
 from anyorder.training.config import Config, Data, ParallelText
 from anyorder.training.objectives import Corpus

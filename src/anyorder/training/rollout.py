@@ -6,6 +6,7 @@ policy's MLP only.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +20,7 @@ from anyorder.core.count import ONE, Count
 from anyorder.core.decode import unroll
 from anyorder.core.decoder import Decoder
 from anyorder.core.model import Model
-from anyorder.core.noise import AMOUNT, grid, uniform
+from anyorder.core.noise import AMOUNT, EXPLORE, grid, uniform
 from anyorder.core.order import Order
 from anyorder.core.state import State, View
 from anyorder.core.step import Step
@@ -27,7 +28,6 @@ from anyorder.core.symbols import Symbols
 from anyorder.models.policy import Inputs, Policy
 from anyorder.training import rl
 from anyorder.training.buffer import Moments
-from anyorder.training.explore import sweep
 from anyorder.training.rewards import Reward
 
 Oracle = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references (n, L) → positions to choose (n, L)
@@ -254,3 +254,11 @@ def uncertainty(policy: Policy, scores: Tensor, candidates: Tensor) -> Tensor:
     if policy.several:
         return (rl.bernoulli_entropy(scores, candidates) / torch.tensor(2.0).log())[choices > 1]
     return (rl.entropy(rl.log_policy(scores, candidates)) / choices.log())[choices > 1]
+
+
+def sweep(state: State) -> Tensor:
+    """ξ (N, L): the same at every step of an episode, whatever else is in the batch."""
+    w = uniform(state.seed[:, None], torch.arange(2, device=state.seed.device), EXPLORE)
+    line, bend = ((2 * w - 1).erfinv() * math.sqrt(2)).to(state.logp.dtype)[..., None].unbind(1)  # (N, 1) each, normal
+    u: Tensor = state.place - (state.length[:, None] - 1) / 2
+    return line * u + bend * u.square() / state.length[:, None]

@@ -17,9 +17,8 @@ from anyorder.errors import extra
 from anyorder.models.architecture import Architecture
 from anyorder.models.catalog import found
 from anyorder.models.folder import LENGTHS, TOKENIZER, TRAINED, ModelFolder, load_model
-from anyorder.models.lengths import length_models
 from anyorder.models.transformer import grow
-from anyorder.models.translation import SpecialIds
+from anyorder.models.translation import SpecialIds, length_models
 from anyorder.models.weights import classes
 from anyorder.training.alignment import AlignmentObjective, fitting
 from anyorder.training.checkpoint import TrainingError, of_texts, same_run, write_atomically

@@ -13,15 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from anyorder.errors import extra
+from anyorder.machine import keep_freed_memory
 from anyorder.models.folder import save_model
-from anyorder.models.freed import keep_freed_memory
 from anyorder.models.weights import own_weights, set_weights
-from anyorder.training.batches import epochs
-from anyorder.training.checkpoint import Log, TrainingError, load_checkpoint, plot_log, save_checkpoint
+from anyorder.training.checkpoint import Log, ProgressBar, TrainingError, load_checkpoint, plot_log, save_checkpoint
 from anyorder.training.config import Stage
+from anyorder.training.masking import epochs
 from anyorder.training.objectives import Corpus, Tensors
 from anyorder.training.optimizer import Average, learning_rate, optimizers
-from anyorder.training.progress import ProgressBar
 
 CHECKPOINT, LOG, BEST = "checkpoint.pt", "log.jsonl", "best"
 Validate = Callable[[Any], dict[str, float]]  # model → BLEU by direction
