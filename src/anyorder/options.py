@@ -360,7 +360,7 @@ class Loading(Declared):
 # Gaps that are meant: (front end or command, option) → why, and what stands for it there. Everything else is offered.
 # A front end is python, http, or a command; "python fill" is one task of it.
 HOLES: dict[tuple[str, str], str] = {
-    ("http", "schema"): "a body has a schema itself, which is no text: response_format, structured_outputs or schema",
+    ("http", "schema"): "a schema is no text: OpenAI's requests have response_format and structured_outputs for it",
     ("http", "glossary"): "files are not read for a request: include says what must be there",
     ("http", "nbest"): "each dialect has a field of its own: n, alternatives or top_k",
     ("http", "most_passes"): "the server decides what a request may cost, by its limits and its deadline",

@@ -17,6 +17,7 @@ from anyorder.text.load import translates
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis, ranked
 from anyorder.text.rows import Canvas, Input
+from anyorder.text.rules.rule import ruled
 from anyorder.text.translator import Translator
 
 Decode = Callable[[Sequence[int]], str]
@@ -58,6 +59,7 @@ class Way:
     source: str
     to: str
     ids: tuple[int, ...]
+    text: str
 
 
 def way(model: Translator, text: str, to: str | None, source: str | None) -> Way:
@@ -74,14 +76,15 @@ def way(model: Translator, text: str, to: str | None, source: str | None) -> Way
     ids, room = model.tokenizer.encode([text], source)[0], model.generator(to, source).room
     if len(ids) > room:
         raise wrong(f"{len(ids)} tokens, but {model.name} reads at most {room}: split the text", "prompt")
-    return Way(source, to, tuple(ids))
+    return Way(source, to, tuple(ids), text)
 
 
 def translations(model: Translator, asked: Way, wanted: Wanted) -> list[Choice]:
     """The n best translations, or n that were drawn."""
     if not asked.ids:
         return [Choice("", 0, "stop")] * wanted.n
-    generator, given, keep = model.generator(asked.to, asked.source), [Input(asked.ids)], bool(wanted.top)
+    given = [Input(asked.ids, rule=model.rule(wanted.plan, asked.text))]
+    generator, keep = model.generator(asked.to, asked.source), bool(wanted.top)
     if wanted.plan.temperature:
         found = [ranked(generator.generate(given, plan, keep=keep)[0])[0] for plan in wanted.samples]
     else:
@@ -104,6 +107,8 @@ def writings(model: LanguageModel, prompt: str, suffix: str, wanted: Wanted) -> 
     if room is not None and size > room:
         raise wrong(f"prompt and completion are {size} tokens, and {model.name} was made for {room}", "max_tokens")
     speak = speaker(model)
+    if ruled(wanted.plan) and not suffix:
+        return _ruled(model, prompt, wanted)
     if suffix:
         return _infillings(model, prompt, suffix, wanted, length)
     canvas = (*start, *[model.model.mask_id] * length, *end)
@@ -114,6 +119,16 @@ def writings(model: LanguageModel, prompt: str, suffix: str, wanted: Wanted) -> 
         choice = cut(best, best.ids[at], best.logp[at], speak, wanted, _tops(model, best, len(start)))
         out.append(choice if choice.finish == "stop" and wanted.stop else replace(choice, finish="length"))
     return out
+
+
+def _ruled(model: LanguageModel, prompt: str, wanted: Wanted) -> list[Choice]:
+    """n texts under a rule, of lengths that it has; each is whole, so its end is no cut."""
+    if wanted.top is not None:
+        raise wrong("log p of each token is not told of a text under a rule: leave out logprobs", "logprobs")
+    words = {name: getattr(wanted.plan, name) for name in takes("generate") if name != "nbest"}
+    found = model.generate(prompt, n=wanted.n, longest=wanted.tokens, **words)
+    said = (_stopped(f.text.removeprefix(prompt), len(f.ids), wanted.stop) for f in found)
+    return [replace(choice, finish="stop") for choice in said]
 
 
 def _infillings(model: LanguageModel, prompt: str, suffix: str, wanted: Wanted, longest: int) -> list[Choice]:

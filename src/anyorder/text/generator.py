@@ -260,15 +260,19 @@ class Generator:
         keys = seeds(plan.seed, [self._key(s, c) for s, c in zip(sources, canvases, strict=True)])
         prior = torch.tensor([c.log_length for c in canvases], device=self.device)
         state = begin(tokens, self.model.mask_id, self.model.pad_id, score=prior, seed=keys.to(self.device))
-        state = self._ruled(state, canvases)
+        state = self._ruled(state, canvases, plan)
         owner = torch.tensor([p.input for p in places], dtype=torch.int64, device=self.device)
         context = context if places == [Place(n, 0) for n in range(len(inputs))] else context.take(owner)
         if hasattr(context, "given"):  # it tells a prompt from what is written after it
             context = context.given(~state.open & (tokens != self.model.pad_id))
         return Batch(sources, canvases, places, context, state)
 
-    def _ruled(self, state: State, canvases: Sequence[Canvas]) -> State:
+    def _ruled(self, state: State, canvases: Sequence[Canvas], plan: Plan) -> State:
         """The state of canvases that have rules, with them."""
+        if ruled(plan) and not all(c.rule for c in canvases):
+            raise RuleError(
+                "a rule (pattern, schema, ban, include …) is not kept here: use translate, fill or generate"
+            )
         if not any(c.rule for c in canvases):
             return state
         if self.model.slotted:
@@ -278,7 +282,14 @@ class Generator:
             )
         rules = [c.rule.ending(self.model.special.eos) if c.rule and self.causal else c.rule for c in canvases]
         parts = padded([c.parts or (0,) * len(c.tokens) for c in canvases], OUTSIDE)
-        return state.ruled(rules, parts.to(self.device))
+        state = state.ruled(rules, parts.to(self.device))
+        assert state.rules is not None
+        possible = state.rules.without([*self.model.special_ids, self.model.pad_id]).reach(state.tokens).possible
+        for n in (~possible).nonzero()[:1, 0].tolist():
+            rule, blank = canvases[n].rule, canvases[n].tokens.count(self.model.mask_id)
+            assert rule is not None
+            raise RuleError(f"no text of {blank} symbols keeps the rule here: {lengths_said(rule)}")
+        return state
 
     def _key(self, source: Sequence[int], canvas: Canvas) -> list[int]:
         """What a row's randomness comes from: its own content."""

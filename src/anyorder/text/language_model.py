@@ -111,7 +111,7 @@ class LanguageModel:
         """
         number("n", n)
         plan = planned("infill", None, options, beam=1 if _drawn(options) else max(n, 4))
-        gaps, rule = text.count(GAP), self._rule(plan)
+        gaps, rule = text.count(GAP), self.rule(plan)
         lengths = self._lengths(length, rule, self._most(longest, len(text) + 2), range(1, 6))
         if not gaps:
             raise TextError(f"there is no gap in {text!r}: write {GAP} where text is missing")
@@ -150,7 +150,7 @@ class LanguageModel:
         ids = self._given(given.text) if given.text else []
         start, end = ([*ids], []) if given.chat else self._wrap(ids)
         ends = self.model.ends
-        rule = self._rule(Plan(**{name: value for name, value in dict[str, Any](options).items() if name in RULES}))
+        rule = self.rule(Plan(**{name: value for name, value in dict[str, Any](options).items() if name in RULES}))
         on_canvas = rule.ending(ends[0]) if rule is not None and ends else rule
         most = self._most(longest, len(start) + len(end))
         lengths = self._lengths(
@@ -253,7 +253,7 @@ class LanguageModel:
         size = len(self.tokenizer)
         return spelling_of(self.tokenizer, size, [i for i in self.model.special_ids if i < size])
 
-    def _rule(self, plan: Plan) -> Automaton | None:
+    def rule(self, plan: Plan) -> Automaton | None:
         """The rule of what is written, None: none."""
         return rule_of(plan, self.spelling) if ruled(plan) else None
 
@@ -422,7 +422,7 @@ class LanguageModel:
 
     def _fillings(self, blanks: Sequence[Blanks], plan: Plan, copies: int = 1) -> list[list[Filling]]:
         """The fillings of each text, drawn so many times."""
-        canvases, rule = [self._canvas(one) for one in blanks], self._rule(plan)
+        canvases, rule = [self._canvas(one) for one in blanks], self.rule(plan)
         inputs = [self._input(canvas, copy, rule) for canvas in canvases for copy in range(copies)]
         each = iter(self.generator.generate(inputs, plan))
         found = [[h for _ in range(copies) for h in next(each)] for _ in canvases]

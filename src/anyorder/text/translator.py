@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Unpack, overload
 import torch
 from torch import Tensor
 
-from anyorder.core import Cost, Length, Order, unroll
+from anyorder.core import Automaton, Cost, Length, Order, unroll
 from anyorder.errors import PlanError, TextError
 from anyorder.models.placing import moved
 from anyorder.options import Task, reason
@@ -323,7 +323,11 @@ class Translator:
         """The inputs with the rules of their translations; some depend on the source."""
         if not ruled(plan):
             return inputs
-        return {n: replace(one, rule=rule_of(plan, self.spelling, texts[n])) for n, one in inputs.items()}
+        return {n: replace(one, rule=self.rule(plan, texts[n])) for n, one in inputs.items()}
+
+    def rule(self, plan: Plan, text: str) -> Automaton | None:
+        """What a translation of `text` must be by a plan, None: anything."""
+        return rule_of(plan, self.spelling, text) if ruled(plan) else None
 
     def _best(self, hypotheses: Sequence[Hypothesis], nbest: int, to: str) -> tuple[Hypothesis, ...]:
         """The best by score, with their texts; two that read the same are one."""

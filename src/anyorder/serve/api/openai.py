@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from anyorder.options import known, takes
 from anyorder.serve.answers import Json, event, shape
-from anyorder.serve.api.openai_fields import Chat, Common, Completion, check
+from anyorder.serve.api.openai_fields import Chat, Common, Completion, check, rule
 from anyorder.serve.api.ours import STREAMED
 from anyorder.serve.complete import Choice, Wanted, speaker, translations, way, writings
 from anyorder.serve.follow import Prefix
@@ -21,6 +21,7 @@ from anyorder.serve.how import plan
 from anyorder.serve.refusal import Refusal, wrong
 from anyorder.serve.server import Server
 from anyorder.text.load import Model, translates
+from anyorder.text.rules.rule import ruled
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,10 @@ def routes(server: Server) -> APIRouter:
             asked = asked.model_copy(update={"top_p": None})  # all of them: says nothing
         stop = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
         n = asked.n or 1
-        made = plan(asked, **_defaults(model, asked, n, suffix))
+        held = rule(asked)
+        made = plan(asked, **_defaults(model, asked, n, suffix), **held)
+        if ruled(made) and asked.stream and not translates(model):
+            raise wrong("a text under a rule is sent when it is finished: leave out stream", "stream")
         return Asking(asked, model, prompts, suffix, Wanted(made, n, tokens, stop, top), chat)
 
     async def answer(request: Request, made: Asking) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -37,7 +39,12 @@ class Common(HowMany):
     stream_options: StreamOptions | None = None
     temperature: Number | None = Field(None, description="0 takes the likeliest. Left out: 0 for translation, else 1.")
     user: Text | None = None
-    response_format: dict[str, Any] | None = Field(None, description="Text; nothing else can be asked for yet.")
+    response_format: dict[str, Any] | None = Field(
+        None, description="{type: text | json_object | json_schema}: what is written parses, and validates."
+    )
+    structured_outputs: dict[str, Any] | None = Field(
+        None, description="{json: a schema}, {regex: …} or {choice: [texts]}, as vLLM spells it."
+    )
     to: Text | None = Field(None, examples=["en"], description="The language to translate into, where it is not clear.")
     from_: Text | None = Field(None, alias="from", description="The language of the prompt.")
     presence_penalty: Number | None = None
@@ -107,8 +114,6 @@ def check(asked: Common, limits: Limits, tokens: int | None, top: int | None) ->
     for name, nothing in NEUTRAL.items():
         if getattr(asked, name, None) not in nothing:
             raise wrong(f"{name} has no meaning for a model that writes in any order: leave it out", name)
-    if asked.response_format not in (None, {"type": "text"}):
-        raise wrong("texts cannot be held to a format yet: leave out response_format", "response_format")
     if asked.stream_options is not None and not asked.stream:
         raise wrong("stream_options needs stream: true", "stream_options")
     for name, value, most in (("n", asked.n, limits.samples), ("max_tokens", tokens, limits.tokens)):
@@ -119,6 +124,60 @@ def check(asked: Common, limits: Limits, tokens: int | None, top: int | None) ->
     stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     if not all(stops):
         raise wrong("a stop sequence cannot be empty", "stop")
+
+
+def rule(asked: Common) -> dict[str, Any]:
+    """The rule that a request asks for by OpenAI's or vLLM's field, as options of a plan."""
+    form, structure = asked.response_format, asked.structured_outputs
+    if form is not None and structure is not None:
+        raise wrong("response_format and structured_outputs say the same: give one of them", "structured_outputs")
+    if form is not None:
+        return _format(form)
+    given = {name: value for name, value in (structure or {}).items() if value is not None}
+    if structure is None:
+        return {}
+    if len(given) != 1 or not given.keys() <= {"json", "regex", "choice"}:
+        named = ", ".join(sorted(given.keys() - {"json", "regex", "choice"})) or "several at once"
+        raise wrong(f"structured_outputs is one of json, regex and choice, not {named}", "structured_outputs")
+    ((name, value),) = given.items()
+    if name == "json":
+        return {"schema": _json(value, "structured_outputs")}
+    if name == "regex":
+        return {"pattern": _text(value, "structured_outputs")}
+    if not isinstance(value, list) or not value:
+        raise wrong("structured_outputs.choice is a list of texts", "structured_outputs")
+    return {"pattern": "|".join(re.escape(_text(one, "structured_outputs")) for one in value)}
+
+
+def _format(form: dict[str, Any]) -> dict[str, Any]:
+    kind = form.get("type")
+    if kind == "text" and len(form) == 1:
+        return {}
+    if kind == "json_object" and len(form) == 1:
+        return {"schema": {"type": "object"}}
+    schema = form.get("json_schema")
+    if kind == "json_schema" and isinstance(schema, dict) and "schema" in schema:
+        return {"schema": _json(schema["schema"], "response_format")}
+    raise wrong("response_format is {type: text | json_object}, or {type: json_schema, json_schema: {schema: …}}; "
+                f"got type {str(kind)[:40]!r}", "response_format")  # fmt: skip
+
+
+def _json(value: Any, field: str) -> dict[str, Any]:
+    """A schema itself: a text could name a file, and files are not read for a request."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, dict):
+        raise wrong("a schema is a JSON object", field)
+    return value
+
+
+def _text(value: Any, field: str) -> str:
+    if not isinstance(value, str):
+        raise wrong(f"{str(value)[:40]!r} is no text", field)
+    return value
 
 
 TOP = 5  # symbols whose log p is kept beside each that was written

@@ -230,7 +230,8 @@ def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, ma
     where = [i for i, token in enumerate(canvas) if token == model.model.mask_id]
     (ids,) = model.tokenizer.encode([source], model.direction(to, None)[0])
     _room(model, [source], model.direction(to, None)[0])
-    found = model.generator(to).generate([Input(tuple(ids), (Canvas(canvas),))], made)[0]
+    blank = Canvas(canvas, rule=model.rule(made, source))
+    found = model.generator(to).generate([Input(tuple(ids), (blank,))], made)[0]
     return [
         {
             "text": str(model.tokenizer.decode([list(h.ids)], to)[0]),
@@ -244,7 +245,8 @@ def _filled(model: Translator, source: str, canvas: tuple[int, ...], to: str, ma
 def _traced(model: Translator, text: str, to: str, source: str | None, canvas: tuple[int, ...], made: Plan) -> Trace:
     """The trace of a translation around what is fixed on its canvas."""
     direction = model.direction(to, source)
-    given = Input(tuple(model.tokenizer.encode([text], direction[0])[0]), (Canvas(canvas),))
+    blank = Canvas(canvas, rule=model.rule(made, text))
+    given = Input(tuple(model.tokenizer.encode([text], direction[0])[0]), (blank,))
     best = ranked(model.generator(to, source).generate([given], made, keep=True)[0])[0]
     return model._traced(model._said(best, to), text, given, direction)
 
