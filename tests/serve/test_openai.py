@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -51,6 +54,33 @@ def test_several_choices_and_seeds(api: Any, models: dict[str, Any]) -> None:
     many = api.completions.create(model="tiny", prompt=[TEXT, "Zwei Kinder."], extra_body=way)
     each = [models["tiny"].translate(t, "en", source="de").text for t in (TEXT, "Zwei Kinder.")]
     assert [c.text for c in many.choices] == each and [c.index for c in many.choices] == [0, 1]
+
+
+def test_texts_under_a_rule_share_batches_with_free_ones(api: Any, models: dict[str, Any]) -> None:
+    """By OpenAI's field, vLLM's, and an option of ours; what else is written at the same time stays as it is."""
+    way = {"to": "en", "from": "de", "order": "easy-first"}
+    free = chat(api, extra_body=way).choices[0].message.content
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+
+    def ask(given: dict[str, Any]) -> str:
+        return str(chat(api, **given).choices[0].message.content)
+
+    asked: list[tuple[dict[str, Any], Any]] = [
+        ({"extra_body": way}, None),
+        ({"response_format": form, "extra_body": way}, lambda t: isinstance(json.loads(t)["ok"], bool)),
+        ({"extra_body": way | {"structured_outputs": {"regex": r"\d{2}:\d{2}"}}}, re.compile(r"\d\d:\d\d").fullmatch),
+        ({"extra_body": way | {"structured_outputs": {"choice": ["yes", "no"]}}}, {"yes", "no"}.__contains__),
+        ({"extra_body": way | {"include": "xyz"}}, re.compile(r".*\bxyz\b.*").fullmatch),
+        ({"extra_body": way}, None),
+    ]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        for (given, fits), text in zip(asked, pool.map(ask, [given for given, _ in asked]), strict=True):
+            assert text == free if fits is None else fits(text), (given, text)
+    api.completions.create(model="bert", prompt="the ", max_tokens=6, extra_body={"pattern": "(cat|dog)( [a-z]+)*"})
+    with pytest.raises(openai.BadRequestError, match="'not' is not obeyed"):
+        bad = {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}
+        chat(api, response_format=bad, extra_body=way)
 
 
 @pytest.mark.parametrize("order", ["left2right", "easy-first", "mask-predict(3)"])
@@ -113,7 +143,8 @@ def test_a_language_model_goes_on_and_fills_gaps(api: Any, models: dict[str, Any
         ({"presence_penalty": 0.5}, "presence_penalty"),
         ({"logit_bias": {"50": 1}}, "logit_bias"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "grammar"}}, "response_format"),
+        ({"extra_body": {"structured_outputs": {"grammar": "root ::= x"}}}, "structured_outputs"),
         ({"n": 1000}, "n"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"temperature": -1}, "temperature"),

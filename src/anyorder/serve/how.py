@@ -76,7 +76,8 @@ else:
 
 def options(asked: Any) -> dict[str, Any]:
     """The options that were given, each within the server's bounds."""
-    given = {n: one.value(v) for n, one in known().items() if (v := getattr(asked, n, None)) is not None}
+    fields = type(asked).model_fields  # pydantic's models have attributes of their own, such as `schema`
+    given = {n: one.value(v) for n, one in known().items() if n in fields and (v := getattr(asked, n)) is not None}
     for name, value in given.items():
         try:
             known()[name].check(name, value, served=True)
