@@ -16,7 +16,7 @@ from anyorder.errors import TextError
 from anyorder.models import vocabulary
 from anyorder.models.placing import moved
 from anyorder.options import Task, Unknown, defaults, known, number
-from anyorder.text import keywords
+from anyorder.text import choices, keywords
 from anyorder.text.blanks import GAP, Blanks, spoken, texts_of, usable
 from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
 from anyorder.text.designs import Chain, Design, design
@@ -283,6 +283,30 @@ class LanguageModel:
         """Refuse before anything is tokenised what would take too long, or too much memory."""
         decoder = self.generator.decoder(plan)
         estimate(self.model, plan, decoder, canvases, masks, masks + given, causal=False).allow(plan, self.name)
+
+    def choose(
+        self,
+        text: str,
+        labels: Sequence[str],
+        *,
+        order: str = "left2right",
+        by: choices.By = "text",
+        calibrate: str | None = None,
+    ) -> list[choices.Choice]:
+        """Which of some labels belongs into the slot {} of a text, the likeliest first; no text is written.
+
+        Labels of any number of tokens are compared by the chain rule in an order (left2right, …, or "mean": the mean
+        over orders; a masked LM has no other joint), as whole texts or by their mean "token". `calibrate` is a text
+        that says nothing, with the slot: what a label is worth there is taken off.
+        """
+        return choices.choose(self, text, labels, order, by, calibrate)
+
+    def read(
+        self, form: str, *, order: str = "left2right", joint: bool = True, by: choices.By = "text"
+    ) -> choices.Reading:
+        """A form with slots {name:label|label|…}: for each slot how likely its labels are, and the best of all slots
+        together; no text is written. joint=False reads each slot on its own, the others masked."""
+        return choices.read(self, form, order, joint, by)
 
     @overload
     def score(self, texts: str) -> TextScore: ...  # type: ignore[overload-overlap]
