@@ -106,6 +106,16 @@ def test_fill_infill_and_score(client: httpx.Client, models: dict[str, Any]) -> 
     assert fillings[0]["logp"] >= fillings[1]["logp"]
 
 
+def test_choices_are_the_librarys(client: httpx.Client, models: dict[str, Any]) -> None:
+    asked = {"model": "bert", "text": "the {} ran .", "labels": ["cat", "the dog"]}
+    found = client.post("/v1/choose", json=asked).json()["choices"]
+    assert [c["label"] for c in found] == [c.label for c in models["bert"].choose("the {} ran .", ["cat", "the dog"])]
+    form = "the {who:cat|dog} sat on {where:mat|the park} ."
+    told = client.post("/v1/choose", json={"model": "bert", "text": form}).json()
+    assert told["best"] == models["bert"].read(form).best and set(told["slots"]) == {"who", "where"}
+    assert client.post("/v1/choose", json={"model": "tiny", "text": "{}", "labels": ["a", "b"]}).status_code == 400
+
+
 def test_fill_mask_has_hugging_faces_shape(client: httpx.Client, models: dict[str, Any], url: str) -> None:
     one = client.post("/models/bert", json={"inputs": "the [MASK] sat ."}).json()
     alone = models["bert"].fill("the [MASK] sat .", 5)
@@ -127,6 +137,12 @@ def test_every_example_of_the_documentation_runs(client: httpx.Client) -> None:
             if body is None:
                 continue
             example = next(iter(body["content"].values()))["example"]
-            example |= {"model": "bert"} if path == "/v1/infill" else {"model": "tiny"} if "model" in example else {}
+            example |= (
+                {"model": "bert"}
+                if path in ("/v1/infill", "/v1/choose")
+                else {"model": "tiny"}
+                if "model" in example
+                else {}
+            )
             answer = client.post(path.replace("{name}", "bert"), json=example)
             assert answer.status_code == 200, (path, example, answer.text)

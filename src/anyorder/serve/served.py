@@ -27,6 +27,7 @@ from anyorder.text.load import Model
 from anyorder.text.plan import Plan
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Batch, Input, Whole
+from anyorder.text.scoring import Written
 from anyorder.text.search import ALTERNATIVES, SYMBOLS, Found, Path, read_off
 
 APART = ("seed", "most_passes", "most_memory")  # options in which rows of one batch may differ
@@ -79,6 +80,11 @@ class Served(Generator):
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """As everywhere, on the model's thread."""
         out: list[Tensor] = self._ask(_Passes(self.inner.log_probs, wholes, (id(self.inner), "log_probs")))
+        return out
+
+    def paths(self, items: Sequence[Written]) -> list[float]:
+        """As everywhere, on the model's thread."""
+        out: list[float] = self._ask(_Passes(self.inner.paths, items, (id(self.inner), "paths")))
         return out
 
     def judge(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], plan: Plan) -> list[float]:

@@ -7,16 +7,15 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
 
 from anyorder import recipes
-from anyorder.core import Cost, Symbols, begin, decode
 from anyorder.errors import TextError
-from anyorder.text.batching import batches, padded
 from anyorder.text.blanks import GAP, Blanks, usable
+from anyorder.text.scoring import Written
 
 if TYPE_CHECKING:
     from anyorder.text.language_model import LanguageModel
@@ -126,32 +125,17 @@ def _scores(
     """log p of the labels of each way to fill a text's slots (or of slot `only`), and how many symbols they have."""
     filled = [_filled(model, text, way, only) for way in ways]
     scored = [sum(a != b for a, b in zip(one.ids, one.canvas, strict=True)) for one in filled]
-    if order == "mean":
-        copies = [min(math.factorial(size), ORDERS) if size < 4 else ORDERS for size in scored]
-        decoder = recipes.uniform
-    elif order in recipes.STRATEGIES:
-        copies, decoder = [1] * len(filled), recipes.STRATEGIES[order]
-    else:
+    if order != "mean" and order not in recipes.STRATEGIES:
         raise TextError(f"order is mean or one of {', '.join(recipes.STRATEGIES)}; got {order!r}")
-    rows = [(n, k) for n, many in enumerate(copies) for k in range(many)]
+    several = order == "mean"
+    copies = [min(math.factorial(min(size, 4)), ORDERS) if several else 1 for size in scored]
+    name = "uniform" if several else order
+    rows = [
+        (n, Written(filled[n].ids, filled[n].canvas, name, k)) for n, many in enumerate(copies) for k in range(many)
+    ]
     totals = [0.0] * len(filled)
-    cost = Cost()
-    special = tuple(model.model.special_ids)
-    for part in batches([len(filled[n].ids) for n, _ in rows]):
-        some = [filled[rows[i][0]] for i in part]
-        tokens = padded([one.canvas for one in some], model.model.pad_id)
-        ids = padded([one.ids for one in some], model.model.pad_id)
-        forced = torch.where((tokens == model.model.mask_id) & (ids != model.model.mask_id), ids, -1)
-        seeds = torch.tensor([rows[i][1] for i in part])
-        device = model.generator.device
-        tokens, written, seeds = tokens.to(device), (forced >= 0).to(device), seeds.to(device)
-        state = begin(tokens, model.model.mask_id, model.model.pad_id, open=written, seed=seeds)
-        how = replace(decoder, symbols=Symbols(forced=forced.to(device), ban=special))
-        found = decode(model.model, model.model.encode(None), state, how)
-        cost.add(found.cost)
-        for i, value in zip(part, found.logp.sum(-1).tolist(), strict=True):
-            totals[rows[i][0]] += value / copies[rows[i][0]]
-    model.generator.spend(cost)
+    for (n, _), value in zip(rows, model.generator.paths([row for _, row in rows]), strict=True):
+        totals[n] += value / copies[n]
     return list(zip(totals, scored, strict=True))
 
 

@@ -397,6 +397,10 @@ class Generator:
             out[i] = Scored(out[i].ids, tuple(values.tolist()))
         return out
 
+    def paths(self, items: Sequence[scoring.Written]) -> list[float]:
+        """Σ log p of the symbols of texts that are there already, as they are written in an order."""
+        return scoring.paths(self, items)
+
     def log_probs(self, wholes: Sequence[Whole]) -> list[Tensor]:
         """log p of each symbol that counts, given all the others (causal: those before it)."""
         return scoring.log_probs(self, wholes)

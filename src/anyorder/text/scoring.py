@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from anyorder.core import Cost, begin, marginal, token_scores
+from anyorder import recipes
+from anyorder.core import Cost, Symbols, begin, decode, marginal, token_scores
 from anyorder.core.devices import inference
 from anyorder.core.slots import chain, emissions, states
 from anyorder.errors import PlanError
@@ -180,5 +181,36 @@ def marginals(
         values = marginal(model, batch.context.take(rows), state, decoder, samples, cost)
         for i, value in zip(part, values.tolist(), strict=True):
             out[i] += value
+    generator.spend(cost)
+    return out
+
+
+class Written(NamedTuple):
+    """A text that is there already, and the order in which it is written again."""
+
+    ids: Sequence[int]
+    canvas: Sequence[int]  # mask_id where a symbol of `ids` is written
+    order: str  # a strategy
+    seed: int
+
+
+def paths(generator: Generator, items: Sequence[Written]) -> list[float]:
+    """Σ log p of the symbols of each text as they are written in its order: the chain rule."""
+    model, cost, out = generator.model, Cost(), [0.0] * len(items)
+    for order in dict.fromkeys(item.order for item in items):
+        mine = [n for n, item in enumerate(items) if item.order == order]
+        for part in batches([len(items[n].ids) for n in mine]):
+            some = [items[mine[i]] for i in part]
+            tokens = padded([item.canvas for item in some], model.pad_id).to(generator.device)
+            ids = padded([item.ids for item in some], model.pad_id).to(generator.device)
+            written = (tokens == model.mask_id) & (ids != model.mask_id)
+            seeds = torch.tensor([item.seed for item in some], device=generator.device)
+            state = begin(tokens, model.mask_id, model.pad_id, open=written, seed=seeds)
+            symbols = Symbols(forced=torch.where(written, ids, -1), ban=tuple(model.special_ids))
+            decoder = replace(recipes.STRATEGIES[order], symbols=symbols)
+            found = decode(model, model.encode(None), state, decoder)
+            cost.add(found.cost)
+            for i, value in zip(part, found.logp.sum(-1).tolist(), strict=True):
+                out[mine[i]] = value
     generator.spend(cost)
     return out

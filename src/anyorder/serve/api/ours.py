@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -54,6 +54,18 @@ class Score(Asked):
     texts: Texts = Field(examples=[["A dog runs on the beach."]])
     sources: Texts | None = Field(None, examples=[["Ein Hund läuft am Strand."]])
     to: Text | None = Field(None, examples=["en"])
+
+
+class Choose(Asked):
+    """A slot and its labels, or a form of slots {name:label|label}: which belong there; nothing is written."""
+
+    model: Text | None = None
+    text: Text = Field(examples=["the {} sat ."])
+    labels: Texts | None = Field(None, examples=[["cat", "dog ran", "mat"]])
+    order: Text = Field("left2right", description="In which order a label's symbols follow; mean: over orders.")
+    by: Literal["text", "token"] = "text"
+    joint: bool = Field(True, description="Slots of a form together, or each on its own.")
+    calibrate: Text | None = Field(None, description="A text that says nothing, with the slot.")
 
 
 class Watch(HowShown):
@@ -128,6 +140,32 @@ def routes(server: Server) -> APIRouter:
 
         found = await server.work(request, canvases, infilled)
         return Json({"fillings": [asdict(f) | {"probability": f.probability} for f in found]})
+
+    @router.post("/v1/choose")
+    async def choose(request: Request, asked: Choose) -> Json:
+        server.admit(request)
+        check(asked.text, *(asked.labels or ()), asked.calibrate or "")
+        model = server.model(asked.model)
+        if translates(model):
+            raise wrong(f"{model.name} translates: choices are for language models", "model")
+        if asked.labels is None:
+            if asked.calibrate is not None:
+                raise wrong("calibrate is for one slot with labels: leave it out", "calibrate")
+
+            def told() -> Any:
+                fits(model, asked.text)
+                return asdict(model.read(asked.text, order=asked.order, joint=asked.joint, by=asked.by))
+
+            return Json(await server.work(request, 1, told))
+        labels = asked.labels
+        server.check_count(len(labels))
+
+        def chosen() -> list[Any]:
+            fits(model, asked.text)
+            return model.choose(asked.text, labels, order=asked.order, by=asked.by, calibrate=asked.calibrate)
+
+        found = await server.work(request, len(labels), chosen)
+        return Json({"choices": [asdict(c) for c in found]})
 
     @router.post("/v1/score")
     async def score(request: Request, asked: Score) -> Json:
