@@ -14,6 +14,7 @@ def test_we_write_what_the_published_loop_writes(name: str, prompts: int) -> Non
     loop, order = LOOPS[name]
     corner = Corner(16, 997, prompts, 8)
     model = small(corner, name)
+    model.head.weight.mul_(30)  # so that no two entropies are as good as the same
     prompt = torch.randint(2, 997, (prompts, 64), generator=torch.Generator().manual_seed(2))
     assert torch.equal(ours(model, prompt, order(8)), loop(model, prompt, 8))
 

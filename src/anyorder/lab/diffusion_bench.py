@@ -153,20 +153,23 @@ def ours(model: DiffusionLM, prompt: Tensor, order: str) -> Tensor:
 class Products(DiffusionLM):
     """A model that writes down what it is asked for: the canvas of each pass, the rows of each use of its head."""
 
+    asked: list[tuple[str, Tensor]]
+
     @classmethod
     def of(cls, model: DiffusionLM) -> Products:
+        """One that shares all weights."""
         made = cls.__new__(cls)
         made.__dict__.update(model.__dict__)
         made.asked = []
         return made
 
-    asked: list[tuple[str, Tensor]]
-
     def hidden(self, context: Any, tokens: Tensor) -> Tensor:
+        """A pass, noted."""
         self.asked.append(("pass", tokens.clone()))
         return super().hidden(context, tokens)
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """The head's use, noted."""
         self.asked.append(("head", hidden.clone()))
         return super().logits(hidden)
 
