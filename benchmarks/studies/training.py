@@ -24,8 +24,9 @@ from anyorder.models.architecture import Architecture
 from anyorder.models.translation import SpecialIds
 from anyorder.models.weights import classes
 from anyorder.training.masking import Corruption
-from anyorder.training.objectives import OBJECTIVES, Corpus
+from anyorder.training.objectives import Corpus
 from anyorder.training.optimizer import optimizers
+from anyorder.training.run import OBJECTIVES
 from benchmarks._profile import profile
 from benchmarks._publish import publish
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self, cast, runtime_checkable
 
 from torch import Tensor
+
+from anyorder.core.ragged import joined
 
 
 class Context(Protocol):
@@ -30,17 +32,42 @@ def without(context: Any, rows: Tensor, own: bool = False) -> Any:
     return kept.trim() if hasattr(kept, "trim") else kept
 
 
+class Rows:
+    """Base of dataclasses with one row a hypothesis: fields are tensors (N, …), contexts, or the same for all rows."""
+
+    def take(self, rows: Tensor) -> Self:
+        """These rows."""
+        return self._with(
+            {
+                name: value[rows] if isinstance(value, Tensor) else value.take(rows)
+                for name, value in self._fields()
+                if hasattr(value, "take")
+            }
+        )
+
+    def join(self, *others: Self) -> Self:
+        """These rows, then the others'; tensors are as wide as the widest."""
+        changes = {}
+        for name, value in self._fields():
+            each = [getattr(other, name) for other in others]
+            if isinstance(value, Tensor):
+                changes[name] = joined([value, *each])
+            elif hasattr(value, "join") and hasattr(value, "take"):
+                changes[name] = value.join(*each)
+            elif any(other != value for other in each):
+                raise ValueError(f"rows with different {name} ({value!r} and others) cannot share a batch")
+        return self._with(changes)
+
+    def _fields(self) -> list[tuple[str, Any]]:
+        return [(f.name, getattr(self, f.name)) for f in fields(cast(Any, self))]
+
+    def _with(self, changes: dict[str, Any]) -> Self:
+        return replace(cast(Any, self), **changes) if changes else self
+
+
 @dataclass(frozen=True)
-class NoContext:
-    """X = ∅, or a prompt that is already part of the canvas."""
-
-    def take(self, rows: Tensor) -> NoContext:
-        """Any rows: there is nothing to take from."""
-        return self
-
-    def join(self, *others: NoContext) -> NoContext:
-        """With any others: there is nothing to join."""
-        return self
+class NoContext(Rows):
+    """X = ∅, or a prompt that is already part of the canvas: any rows are the same."""
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from anyorder.core.model import Rows
 from anyorder.core.ragged import joined, widened
 from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
@@ -80,18 +81,13 @@ class _Seen:
 
 
 @dataclass
-class CausalContext:
+class CausalContext(Rows):
     """The encoded source, one row a hypothesis, and a memo of the target prefix that was last run."""
 
     cached = True  # a step runs one column of a row, not all of them
     memory: Memory
     target_lang: Tensor  # (N, 1)
     seen: _Seen | None = field(default=None, repr=False)
-
-    def take(self, rows: Tensor) -> CausalContext:
-        """These rows."""
-        seen = None if self.seen is None else self.seen.take(rows)
-        return CausalContext(self.memory.take(rows), self.target_lang[rows], seen)
 
     def only(self, rows: Tensor) -> CausalContext:
         """As `take`, in place."""

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from anyorder.core.model import Rows
 from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.autoregressive import Autoregressive
@@ -21,23 +22,18 @@ from anyorder.models.translation import (
     columns_of,
     delimited,
     language_rows,
-    same_end,
 )
 from anyorder.native import Best
 
 
 @dataclass(frozen=True)
-class EncodedContext:
+class EncodedContext(Rows):
     """The encoded source, one row a hypothesis."""
 
     memory: Memory
     summary: Tensor  # (N, D) the state that lengths are predicted from; (N,) the length of the source
     target_lang: Tensor  # (N, 1)
-    close: bool
-
-    def take(self, rows: Tensor) -> EncodedContext:
-        """These rows."""
-        return EncodedContext(self.memory.take(rows), self.summary[rows], self.target_lang[rows], self.close)
+    close: bool  # does </s> follow the target?
 
     @property
     def width(self) -> int:
@@ -47,16 +43,6 @@ class EncodedContext:
     def trim(self) -> EncodedContext:
         """Without the columns that are padding in every row."""
         return replace(self, memory=self.memory.trim())
-
-    def join(self, *others: EncodedContext) -> EncodedContext:
-        """These rows, then the others'."""
-        all_ = (self, *others)
-        return EncodedContext(
-            self.memory.join(*(c.memory for c in others)),
-            torch.cat([c.summary for c in all_]),
-            torch.cat([c.target_lang for c in all_]),
-            same_end(c.close for c in all_),
-        )
 
 
 def sight(tokens: Tensor, real: Tensor, mask_id: int) -> Tensor:

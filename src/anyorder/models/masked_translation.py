@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from anyorder.core.ragged import joined, used
+from anyorder.core.model import Rows
+from anyorder.core.ragged import used
 from anyorder.models.abilities import Translates
 from anyorder.models.architecture import Architecture
 from anyorder.models.transformer import Columns, Transformer
@@ -18,29 +19,18 @@ from anyorder.models.translation import (
     columns_of,
     delimited,
     language_rows,
-    same_end,
 )
 from anyorder.native import Best
 
 
 @dataclass(frozen=True)
-class JointContext:
+class JointContext(Rows):
     """The delimited source as the first layer is given it, which is the same at every step; one row a hypothesis."""
 
     embedded: Tensor  # (N, S+2, D)
     real: Tensor  # (N, S+2) bool
     target_lang: Tensor  # (N, 1)
-    close: bool
-
-    def take(self, rows: Tensor) -> JointContext:
-        """These rows."""
-        return JointContext(self.embedded[rows], self.real[rows], self.target_lang[rows], self.close)
-
-    def join(self, *others: JointContext) -> JointContext:
-        """These rows, then the others'."""
-        all_ = (self, *others)
-        embedded, real = joined([c.embedded for c in all_]), joined([c.real for c in all_])
-        return JointContext(embedded, real, torch.cat([c.target_lang for c in all_]), same_end(c.close for c in all_))
+    close: bool  # does </s> follow the target?
 
     @property
     def width(self) -> int:

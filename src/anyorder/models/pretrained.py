@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
+from anyorder.core.model import Rows
 from anyorder.models.abilities import Abilities
 from anyorder.models.architecture import Architecture
 from anyorder.models.transformer import Transformer
@@ -14,18 +14,10 @@ from anyorder.models.translation import SpecialIds, check_length, language_rows
 
 
 @dataclass(frozen=True)
-class LanguageContext:
+class LanguageContext(Rows):
     """The language of each hypothesis."""
 
     language: Tensor  # (N, 1)
-
-    def take(self, rows: Tensor) -> LanguageContext:
-        """These rows."""
-        return LanguageContext(self.language[rows])
-
-    def join(self, *others: LanguageContext) -> LanguageContext:
-        """These rows, then the others'."""
-        return LanguageContext(torch.cat([c.language for c in (self, *others)]))
 
 
 class PretrainedLM(Abilities, nn.Module):

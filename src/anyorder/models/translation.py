@@ -55,14 +55,6 @@ def delimited(tokens: Tensor, special: SpecialIds, close: bool = True) -> tuple[
     return out, out.ne(special.pad)
 
 
-def same_end(close: Iterable[bool]) -> bool:
-    """Whether </s> follows the targets of several contexts: all alike, or they cannot be one batch."""
-    found = set(close)
-    if len(found) != 1:
-        raise ValueError("targets with and without a closing </s> cannot share a batch")
-    return found.pop()
-
-
 def check_length(width: int, positions: int, what: str) -> None:
     """An error if there are more tokens than positions."""
     if width > positions:
