@@ -58,6 +58,8 @@ class Decoder:
     def __post_init__(self) -> None:
         if self.steps is not None and not callable(self.steps):
             whole_number("a decoder's steps", self.steps)
+        if self.symbols.final is not None and self.steps is None:
+            raise ValueError("a temperature that falls needs a number of steps to fall over: give `steps`")
 
     @property
     def own_length(self) -> Length | None:
