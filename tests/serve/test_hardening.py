@@ -21,8 +21,7 @@ import pytest
 
 from anyorder.errors import UsageError
 from anyorder.serve.app import create
-from anyorder.serve.keys import Keys
-from anyorder.serve.limits import Limits
+from anyorder.serve.limits import Keys, Limits
 from anyorder.serve.proxy import Proxies, client_of
 from anyorder.serve.run import Background, bound
 from anyorder.serve.server import Settings
@@ -35,7 +34,7 @@ QUICK = 0.5  # seconds in which /health answers, on a busy machine
 def client(models: dict[str, Any], *names: str, host: str = "127.0.0.1", **settings: Any) -> Iterator[Any]:
     """A function that sends a request to an application in this process: (method, path, …) → response."""
     app = create({name: models[name] for name in names or ("tiny",)}, Settings(**settings))
-    app.state.server.engine.start()
+    app.state.server.scheduler.start()
 
     def ask(method: str, path: str, client: tuple[str, int] = (host, 1), **more: Any) -> httpx.Response:
         async def asked() -> httpx.Response:
@@ -48,7 +47,7 @@ def client(models: dict[str, Any], *names: str, host: str = "127.0.0.1", **setti
     try:
         yield ask
     finally:
-        app.state.server.engine.stop()
+        app.state.server.scheduler.stop()
 
 
 @pytest.mark.parametrize("key", ["", " ", "two words", "schlüssel", "tab\t"])

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -24,7 +23,6 @@ import pytest
 import anyorder
 from anyorder.serve.app import create
 from anyorder.serve.limits import Limits
-from anyorder.serve.refusal import Refusal
 from anyorder.serve.run import Background
 from anyorder.serve.server import Settings
 from anyorder.traces.trace import to_lines
@@ -81,13 +79,13 @@ def test_a_full_queue_refuses_at_once_and_says_when_to_come_again(models: dict[s
         assert {a.status_code for a in answers} == {200, 503} and len(refused) >= 4
         assert all(int(a.headers["retry-after"]) >= 1 and "error" in a.json() for a in refused)
         assert max(a.elapsed.total_seconds() for a in refused) < 0.5 * (time.monotonic() - begun) + 0.5
-        until(lambda: server.engine.held == 0)
+        until(lambda: server.scheduler.held == 0)
         assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
 
 
 def test_a_shut_door_reads_nothing_and_says_so_in_the_log(models: dict[str, Any], caplog: Any) -> None:
     with served(models, limits=Limits(queue=1)) as (url, server), httpx.Client(base_url=url) as client:
-        ticket = server.engine.admit(1)
+        ticket = server.scheduler.admit(1, "127.0.0.1")
         with caplog.at_level("INFO", "anyorder.serve"):
             for path in ("/translate", "/v1/stream"):
                 answer = client.post(path, content=b"no JSON")
@@ -95,30 +93,31 @@ def test_a_shut_door_reads_nothing_and_says_so_in_the_log(models: dict[str, Any]
             until(lambda: len(caplog.records) == 2)
         assert [record.fields["route"] for record in caplog.records] == ["/translate", "/v1/stream"]
         assert client.get("/languages").status_code == client.get("/health").status_code == 200
-        server.engine.leave(ticket)
+        server.scheduler.leave(ticket)
         assert client.post("/translate", content=b"no JSON").status_code == 400
 
 
-def test_what_would_be_done_too_late_is_refused_at_once(models: dict[str, Any]) -> None:
-    """The queue is not full, but what is in it takes longer than half a deadline; who finds nobody is taken."""
-    with served(models, limits=Limits(deadline=10.0)) as (url, server):
-        pace = server.engine._pace
-        pace.made(1000, 1000.0)  # about a second for each pass
-        pace.due(3)
-        ticket = server.engine.admit(1)  # it may come in, but has more to do than there is time for
-        with pytest.raises(Refusal, match="would take about"):
-            server.engine.submit(SimpleNamespace(passes=9), ticket)
-        pace.due(30)
-        answer = httpx.post(f"{url}/translate", json=ASK, timeout=60)
-        assert answer.status_code == 503 and "would take about" in answer.json()["error"]
-        assert int(answer.headers["retry-after"]) > 5
-        pace.due(-33)
-        server.engine.leave(ticket)
-        assert httpx.post(f"{url}/translate", json=ASK, timeout=60).status_code == 200
-        time.sleep(0.3)  # the last step is counted after its answer
-        before, ask = pace._passes, {"texts": ["A dog."] * 3, "sources": ["Ein Hund."] * 3, "to": "en"}
-        assert httpx.post(f"{url}/v1/score", json=ask, timeout=60).status_code == 200
-        until(lambda: pace._passes >= before + 3)  # what is only looked at counts as well
+def test_one_request_does_not_lock_the_others_out(models: dict[str, Any]) -> None:
+    """A request that takes longer than the deadline is refused at once; beside a long one others are answered."""
+    long = {"q": "Ein Hund läuft am Strand im Garten.", "order": "easy-first", "lengths": 8, "beam": 8}
+    with served(models, limits=Limits(deadline=3.0)) as (url, server):
+        until(lambda: len(server.scheduler.paces) >= 2)
+        with slow(server, 0.02), httpx.Client(base_url=url, timeout=60) as client:
+            server.scheduler.expected = lambda size: 0.0  # as if nothing were known: the long one is let in
+            with ThreadPoolExecutor(1) as pool:
+                under_way = pool.submit(httpx.post, f"{url}/translate", json=ASK | long, timeout=60)
+                until(lambda: server.scheduler.held == 1)
+                answers = [client.post("/translate", json=ASK | {"lengths": 1}) for _ in range(4)]
+                assert [a.status_code for a in answers] == [200] * 4
+                assert max(a.elapsed.total_seconds() for a in answers) < 2.5
+                assert under_way.result().status_code in (200, 504), under_way.result().text
+            del server.scheduler.expected
+            for pace in server.scheduler.paces.values():
+                pace._each = {10: 0.01}  # seconds for each token: a slow model
+            begun = time.monotonic()
+            answer = client.post("/translate", json=ASK | long)
+            assert answer.status_code == 400 and "a request may take 3" in answer.json()["error"]
+            assert time.monotonic() - begun < 1
 
 
 def test_a_request_larger_than_the_queue_is_taken_when_nobody_waits(models: dict[str, Any]) -> None:
@@ -130,18 +129,18 @@ def test_a_deadline_ends_a_request_and_frees_its_rows(models: dict[str, Any]) ->
     with served(models, limits=Limits(deadline=0.3)) as (url, server), slow(server, 0.1):
         answer = httpx.post(f"{url}/translate", json=ASK, timeout=60)
         assert answer.status_code == 504 and "0.3 seconds" in answer.json()["error"]
-        until(lambda: not server.engine._lanes and server.engine.held == 0)
+        until(lambda: not server.scheduler._groups and server.scheduler.held == 0)
 
 
 def test_a_client_that_goes_away_frees_its_rows(models: dict[str, Any]) -> None:
     with served(models) as (url, server), slow(server, 0.1):
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(f"{url}/translate", json=ASK, timeout=0.3)
-        until(lambda: not server.engine._lanes and server.engine.held == 0, 2)
+        until(lambda: not server.scheduler._groups and server.scheduler.held == 0, 2)
         with httpx.stream("POST", f"{url}/v1/stream", json={"text": ASK["q"], "to": "en"}, timeout=60) as stream:
             next(stream.iter_lines())
-            assert server.engine._lanes
-        until(lambda: not server.engine._lanes and server.engine.held == 0, 2)
+            assert server.scheduler._groups
+        until(lambda: not server.scheduler._groups and server.scheduler.held == 0, 2)
 
 
 def test_keys_and_rates(models: dict[str, Any]) -> None:

@@ -18,12 +18,11 @@ from typing import Any
 
 import torch
 
-from anyorder.core import Decoder, begin, canvas
+from anyorder.core import Decoder, beam, begin, canvas, decode
 from anyorder.lab.plain import Job
 from anyorder.machine import end_with_parent, side_by_side
 from anyorder.models.translation import Source
 from anyorder.text.batching import TOKEN_BUDGET, batches, padded
-from anyorder.text.search import search
 
 Run = Callable[[Any], Any]
 
@@ -55,21 +54,16 @@ class Timing:
         return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
-def interleaved(
-    sides: Sequence[Side],
-    repeats: int,
-    note: Callable[[str], None] = lambda text: None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> list[Timing]:
+def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None] = lambda text: None) -> list[Timing]:
     """`repeats` rounds of all sides in turn; before them, unless there is one round only, a round to warm up."""
     outputs: dict[str, Any] = {}
     times: dict[str, list[float]] = {side.name: [] for side in sides}
     for round_ in range(repeats + (repeats > 1)):
         for side in sides:
             note(f"{side.name}: round {round_ + 1}")
-            start = clock()
+            start = time.perf_counter()
             outputs[side.name] = side.run()
-            times[side.name].append((clock() - start) / side.share)
+            times[side.name].append((time.perf_counter() - start) / side.share)
     return [Timing(side.name, tuple(times[side.name][-repeats:]), outputs[side.name]) for side in sides]
 
 
@@ -102,8 +96,11 @@ def decode_batch(
     decoder = replace(decoder, symbols=replace(decoder.symbols, ban=tuple(ban)))
     context = model.encode(Source(padded([j.source for j in jobs], model.pad_id), *direction))
     blank = canvas(torch.tensor([j.length for j in jobs]), model.mask_id, model.pad_id)
-    found = search(model, context, begin(blank, model.mask_id, model.pad_id), decoder, K)
-    return [row[: job.length] for row, job in zip(found.tokens[:, 0].tolist(), jobs, strict=True)]
+    state = begin(blank, model.mask_id, model.pad_id)
+    tokens = (
+        beam(model, context, state, decoder, K).tokens[:, 0] if K > 1 else decode(model, context, state, decoder).tokens
+    )
+    return [row[: job.length] for row, job in zip(tokens.tolist(), jobs, strict=True)]
 
 
 def decode_jobs(

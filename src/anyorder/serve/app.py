@@ -40,9 +40,9 @@ def create(models: Mapping[str, Model], settings: Settings | None = None, pipe: 
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
-        server.engine.start()
+        server.scheduler.start()
         yield
-        server.engine.stop()
+        server.scheduler.stop()
 
     app = FastAPI(
         title="anyorder", version=__version__, description=ABOUT, lifespan=life, docs_url=None, redoc_url=None
@@ -55,7 +55,7 @@ def create(models: Mapping[str, Model], settings: Settings | None = None, pipe: 
     app.include_router(pages.routes(server, app))
     _watched(app, server)
     _refusing(app)
-    app.add_middleware(Door, limits=server.limits, refuses=lambda request: server.engine.refuses())
+    app.add_middleware(Door, limits=server.limits, refuses=server.refuses)
     if server.settings.origins:
         app.add_middleware(
             CORSMiddleware, allow_origins=list(server.settings.origins), allow_methods=["GET", "POST"],
@@ -76,13 +76,13 @@ def _watched(app: FastAPI, server: Server) -> None:
     @app.get("/health", tags=["operation"])
     async def health() -> Json:
         """Is the process alive, with its model's thread?"""
-        alive = server.engine.alive
+        alive = server.scheduler.alive
         return Json({"status": "ok" if alive else "the model's thread has ended"}, 200 if alive else 503)
 
     @app.get("/ready", tags=["operation"])
     async def ready() -> Json:
         """Should requests be sent here? Not while it stops."""
-        ready = server.engine.alive and not server.engine.draining
+        ready = server.scheduler.alive and not server.scheduler.draining
         return Json({"status": "ready" if ready else "stopping"}, 200 if ready else 503)
 
     @app.get("/metrics", tags=["operation"], response_class=Response)

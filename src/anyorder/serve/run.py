@@ -24,9 +24,9 @@ from fastapi import FastAPI
 
 from anyorder.errors import UsageError
 from anyorder.machine import cores
-from anyorder.serve.apart import Behind
 from anyorder.serve.app import create
 from anyorder.serve.gate import Lines
+from anyorder.serve.process import Worker
 from anyorder.serve.server import Server, Settings
 from anyorder.text.load import Model
 
@@ -56,7 +56,7 @@ class Listening(uvicorn.Server):
         """First signal: drain. Second: stop."""
         if self._since is None:
             self._since = time.monotonic()
-            self.served.engine.draining = True
+            self.served.scheduler.draining = True
         else:
             self.should_exit = self.force_exit = True
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # what breaks off now was meant to
@@ -65,7 +65,7 @@ class Listening(uvicorn.Server):
         """Every tenth of a second: stop once everything that was begun is done."""
         if self._since is not None and not self.should_exit:
             late = time.monotonic() - self._since > DRAINING
-            self.should_exit = late or not self.served.engine.held
+            self.should_exit = late or not self.served.scheduler.held
         return await super().on_tick(counter)
 
 
@@ -153,7 +153,7 @@ def serve(models: Mapping[str, Model], settings: Settings, sock: socket.socket) 
     for number in STOPPING:
         signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [*STOPPING, FORWARDED])
-    Behind(settings.limits, settings.budget, app.state.server.models, here).run()
+    Worker(settings.limits, settings.budget, app.state.server.models, here).run()
     here.close()
     ended = os.waitstatus_to_exitcode(os.waitpid(http, 0)[1])
     if ended:

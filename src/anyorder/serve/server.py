@@ -15,16 +15,17 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 
 from anyorder.serve.admission import Admission
-from anyorder.serve.apart import Away
-from anyorder.serve.engine import Engine
-from anyorder.serve.job import TICKET, Listener, Ticket
-from anyorder.serve.keys import Keys
-from anyorder.serve.limits import Limits
+from anyorder.serve.limits import Keys, Limits
 from anyorder.serve.metrics import Meters
+from anyorder.serve.process import Remote
 from anyorder.serve.proxy import Proxies, client_of
 from anyorder.serve.refusal import INTERNAL, Refusal, refusal
+from anyorder.serve.scheduler import Scheduler
 from anyorder.serve.served import served
+from anyorder.serve.work import REQUEST
+from anyorder.serve.work import Request as Admitted
 from anyorder.text.batching import TOKEN_BUDGET
+from anyorder.text.engine import Listener
 from anyorder.text.load import Model, translates
 from anyorder.text.translator import Translator
 
@@ -58,13 +59,12 @@ class Server:
     def __init__(self, models: Mapping[str, Model], settings: Settings, pipe: Connection | None = None) -> None:
         self.settings, self.limits = settings, settings.limits
         self.meters = Meters()
-        self.engine: Admission = (
-            Engine(settings.limits, self.meters, settings.budget)
-            if pipe is None
-            else Away(settings.limits, self.meters, pipe)
-        )
+        how = settings.limits, self.meters, settings.budget
+        self.scheduler: Admission = Scheduler(*how) if pipe is None else Remote(*how, pipe)
         self.keys = Keys(settings.keys, settings.limits.rate)
-        self.models: dict[str, Model] = {name: served(name, model, self.engine) for name, model in models.items()}
+        self.models: dict[str, Model] = {name: served(name, model, self.scheduler) for name, model in models.items()}
+        if isinstance(self.scheduler, Scheduler):
+            self.scheduler.models = self.models
         self.started = int(time.time())
         self._threads = ThreadPoolExecutor(settings.limits.queue + 1, thread_name_prefix="request")
 
@@ -78,6 +78,14 @@ class Server:
             raise Refusal(404, f"no model {name!r} here; there are {', '.join(self.models)}", code="model_not_found",
                           field="model")  # fmt: skip
         return self.models[name]
+
+    def refuses(self, request: Request) -> Refusal | None:
+        """Why a request would not be let in now, whatever it asks for; a wrong key is refused later."""
+        try:
+            client = self.keys.client(bearer(request), address(request))
+        except Refusal:
+            client = address(request)
+        return self.scheduler.refuses(client)
 
     @property
     def translators(self) -> list[Translator]:
@@ -96,10 +104,10 @@ class Server:
 
     async def work(self, request: Request, sentences: int, job: Callable[[], Done]) -> Done:
         """What `job` gives, on a thread of its own whose generators use the engine. A client that goes lets it go."""
-        ticket = self._ticket(request, sentences)
+        admitted = self._admitted(request, sentences)
         watch: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
         try:
-            running: asyncio.Future[Any] = self._begin(ticket, job)
+            running: asyncio.Future[Any] = self._begin(admitted, job)
             await asyncio.wait({running, watch}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
                 raise Refusal(499, "the client has gone")
@@ -107,7 +115,7 @@ class Server:
             return answer
         finally:
             watch.cancel()
-            self._leave(request, ticket)
+            self._leave(request, admitted)
 
     async def follow(
         self,
@@ -121,13 +129,13 @@ class Server:
         The first thing is None, when there is something to tell: until then what is wrong is refused as anywhere. Later
         errors are refusals, whatever they were.
         """
-        ticket, loop = self._ticket(request, sentences), asyncio.get_running_loop()
+        admitted, loop = self._admitted(request, sentences), asyncio.get_running_loop()
         heard: asyncio.Queue[Any] = asyncio.Queue()
-        ticket.listener = listener(lambda event: _post(loop, heard, event))
+        admitted.listener = listener(lambda event: _post(loop, heard, event))
         watch = asyncio.ensure_future(_gone(request))
         watch.add_done_callback(lambda _: heard.put_nowait(_END))
         try:
-            running = self._begin(ticket, job)
+            running = self._begin(admitted, job)
             running.add_done_callback(lambda _: heard.put_nowait(_END))
             event = await heard.get()
             if event is _END and running.done():
@@ -144,29 +152,29 @@ class Server:
                 yield "end", done
         finally:
             watch.cancel()
-            self._leave(request, ticket)
+            self._leave(request, admitted)
 
     def check_count(self, sentences: int) -> None:
         """Refuse more texts than one request may have."""
         if sentences > self.limits.sentences:
             raise Refusal(400, f"{sentences} texts in one request, and {self.limits.sentences} are allowed")
 
-    def _ticket(self, request: Request, sentences: int) -> Ticket:
+    def _admitted(self, request: Request, sentences: int) -> Admitted:
         self.check_count(sentences)
         request.scope["notes"]["sentences"] = sentences
-        return self.engine.admit(max(1, sentences))
+        return self.scheduler.admit(max(1, sentences), request.scope["notes"].get("client", ""))
 
-    def _begin(self, ticket: Ticket, job: Callable[[], Done]) -> asyncio.Future[Done]:
+    def _begin(self, admitted: Admitted, job: Callable[[], Done]) -> asyncio.Future[Done]:
         context = contextvars.copy_context()
-        context.run(TICKET.set, ticket)
+        context.run(REQUEST.set, admitted)
         running = asyncio.get_running_loop().run_in_executor(self._threads, context.run, job)
         running.add_done_callback(_heard)
         return running
 
-    def _leave(self, request: Request, ticket: Ticket) -> None:
-        self.engine.leave(ticket)
-        if ticket.begun is not None:
-            request.scope["notes"]["waited"] = round(ticket.begun - ticket.arrived, 4)
+    def _leave(self, request: Request, admitted: Admitted) -> None:
+        self.scheduler.leave(admitted)
+        if admitted.begun is not None:
+            request.scope["notes"]["waited"] = round(admitted.begun - admitted.arrived, 4)
 
 
 _END = object()

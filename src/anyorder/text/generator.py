@@ -12,7 +12,6 @@ Step by step it is `prepare` (inputs → rows with their contexts and first stat
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,20 +26,17 @@ from anyorder.core import Automaton, Cost, Decoder, Length, Order, Predicted, St
 from anyorder.core.devices import device_of, inference
 from anyorder.core.length import Known
 from anyorder.errors import PlanError, RuleError, TextError
-from anyorder.machine import side_by_side
 from anyorder.models.folder import LEARNED
 from anyorder.models.translation import Source
-from anyorder.text import scoring
-from anyorder.text.batching import Progress, padded, seeds, silent, windows
+from anyorder.text import engine, scoring
+from anyorder.text.batching import Progress, padded, seeds, silent
 from anyorder.text.draft import drafted
 from anyorder.text.effort import expected
-from anyorder.text.parts import cached_rows, like_rows
 from anyorder.text.plan import Plan, check_causal
-from anyorder.text.results import Hypothesis
+from anyorder.text.results import Found, Hypothesis
 from anyorder.text.rows import Batch, Canvas, Input, Place, Scored, Whole, once, open_end
 from anyorder.text.rules.rule import ruled
 from anyorder.text.rules.spelling import lengths_said
-from anyorder.text.search import Found, search
 from anyorder.text.words import COMPOSED, FORWARDS
 
 PREFIX_BEAM = 8  # texts that a prefix beam keeps, where a plan does not say how many
@@ -198,40 +194,13 @@ class Generator:
         decoders = self.decoders(plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         inputs = drafted(self, inputs, plan.lengths) if plan.draft else inputs
-        out: list[list[list[Hypothesis]]] = [[] for _ in inputs]
-
-        def prepare(some: list[int]) -> Batch:
-            return self.prepare([inputs[i] for i in some], plan).of(some)
-
-        for window in windows([i.size for i in inputs]):
-            if self.causal and not keep:
-                parts = cached_rows(prepare, inputs, window, plan.beam)
-            else:
-                parts = like_rows(prepare, window, plan.beam, alone=keep)
-            jobs = [(part, one, decoder) for part in parts for one, decoder in decoders]
-            left = Counter(i for part, _, _ in jobs for i in part.inputs)
-            done = side_by_side(lambda job: self._run(job[0].make(), *job[1:], keep), jobs)
-            for (part, _, _), found in zip(jobs, done, strict=True):
-                for (i, canvas), some in found:
-                    out[i] += [[] for _ in range(len(out[i]), canvas + 1)]
-                    out[i][canvas] += some
-                left.subtract(part.inputs)
-                progress(sum(not left[i] for i in part.inputs))
-        return out
+        return engine.write(self, inputs, plan, keep, scores, progress)
 
     def decoders(self, plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
         """The composition of each order. Without `scores` none is computed that nothing is chosen by: a text that is
         written from left to right and is the only one of its input. Other orders may look at log p of what stands."""
         scored = scores or not self.causal or plan.searches
         return [(each, replace(self.decoder(each), scored=scored)) for each in plan.each]
-
-    def _run(self, batch: Batch, plan: Plan, decoder: Decoder, keep: bool) -> list[tuple[Place, list[Hypothesis]]]:
-        recipe = ("autoregressive" if self.causal else plan.name) if keep else None
-        K, K1 = plan.beam, plan.positions
-        slots = {"prefixes": plan.prefix_beam or 1, "blank": self.model.special.blank} if self.model.slotted else {}
-        found = search(self.model, batch.context, batch.state, decoder, K, K1, keep=recipe, **slots)
-        self.spend(found.cost)
-        return list(zip(batch.places, self.hypotheses(batch, found, plan), strict=True))
 
     def spend(self, cost: Cost) -> None:
         """Add to what this generator has cost."""

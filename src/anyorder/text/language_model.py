@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Unpack, overload
 import torch
 from torch import Tensor
 
-from anyorder.core import Automaton, Cost, Decoder, unroll
+from anyorder.core import Automaton, Cost, Decoder
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
 from anyorder.models.placing import moved
@@ -21,7 +21,8 @@ from anyorder.text.blanks import GAP, Blanks, spoken, texts_of, usable
 from anyorder.text.conversation import Message, answer, ended, prompt_of, stopped, stops
 from anyorder.text.designs import Chain, Design, design
 from anyorder.text.effects import Effect, Scorer, single_substitutions, stretches, usual_letters, variant
-from anyorder.text.effort import estimate, expected
+from anyorder.text.effort import estimate
+from anyorder.text.engine import steps_of
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
@@ -381,11 +382,9 @@ class LanguageModel:
         """Watch the masks of a text being filled: a `Moment` per step. Options are what makes a decoder."""
         plan = planned("stream", None, options, order=defaults("fill")["order"])
         generator, plan = self.generator.carried_by(plan)
-        blanks, decoder = self._blanks(text), generator.decoder(plan)
+        blanks = self._blanks(text)
         canvas = self._canvas(blanks)
-        expected(generator, [self._input(canvas)], [(plan, decoder)]).allow(plan, self.name)
-        batch = generator.prepare([self._input(canvas)], plan)
-        for t, taken in enumerate(unroll(generator.model, batch.context, batch.state, decoder)):
+        for t, taken in enumerate(steps_of(generator, self._input(canvas), plan)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, blanks.filled(self._new(canvas, tokens), self.tokenizer))

@@ -1,13 +1,60 @@
-"""What the text layer gives back: hypotheses, translations, fillings, scores."""
+"""What the text layer gives back: what was found on rows, hypotheses, translations, fillings, scores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from anyorder.text.search import Path
+import torch
+from torch import Tensor
+
+from anyorder.core import Beam, Cost, State, Step
+from anyorder.traces.record import Strings, record, record_path
 from anyorder.traces.trace import Trace
+
+SYMBOLS = 8  # of a slot, that a prefix beam follows
+ALTERNATIVES = 5  # symbols that a trace shows beside each that was written
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """How a hypothesis was written: what a trace is made of, without decoding again."""
+
+    recipe: str
+    first: State  # its canvas, one row
+    cost: Cost
+    steps: tuple[Step, ...] = ()  # where it was decoded
+    beam: tuple[Beam, int] | None = None  # where it was searched for: the beams of the row, and which of them
+
+    def trace(self, strings: Strings, **header: Any) -> Trace:
+        """As a trace; `strings` turns ids into tokens, `header` goes into it."""
+        if self.beam is None:
+            return record(self.steps, 0, strings, self.cost, recipe=self.recipe, **header)
+        found, k = self.beam
+        return record_path(
+            self.first, found.path[0, k], found.symbol[0, k], found.gain[0, k], float(found.score[0, k]), self.cost,
+            strings, recipe=self.recipe, **header,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """K hypotheses of each of N rows, best first by path score."""
+
+    tokens: Tensor  # (N, K, L)
+    logp: Tensor  # (N, K, L) log p of each symbol when it was written
+    score: Tensor  # (N, K) log p(G|X); −inf where there are fewer than K
+    cost: Cost
+    path: Callable[[int], Path] | None = None  # how the k-th of a single row was written, where that was kept
+    read: bool = False  # are `tokens` texts, read off their canvases already?
+
+
+def alive(found: Found) -> list[tuple[int, int]]:
+    """(row, k) of every hypothesis that exists."""
+    rows: list[list[int]] = (found.score != -torch.inf).nonzero().tolist()  # it may be NaN, where none was asked for
+    return [(n, k) for n, k in rows]
 
 
 @dataclass(frozen=True)

@@ -19,16 +19,14 @@ from anyorder.models import prefix_tree
 from anyorder.models.prefix_tree import Tree
 from anyorder.text.batching import batches, padded
 from anyorder.text.plan import WHOLE
-from anyorder.text.results import Hypothesis
+from anyorder.text.results import Found, Hypothesis, alive
 from anyorder.text.rows import Scored
-from anyorder.text.search import alive
 from anyorder.text.words import FORWARDS
 
 if TYPE_CHECKING:
     from anyorder.text.generator import Generator
     from anyorder.text.plan import Plan
     from anyorder.text.rows import Batch, Whole
-    from anyorder.text.search import Found
 
 AROUND = 4  # symbols that a model may put around a source and a target
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, Unpack, overload
 import torch
 from torch import Tensor
 
-from anyorder.core import Automaton, Cost, Length, Order, unroll
+from anyorder.core import Automaton, Cost, Length, Order
 from anyorder.errors import PlanError, TextError
 from anyorder.models.placing import moved
 from anyorder.options import Task, reason
 from anyorder.text import keywords
 from anyorder.text.batching import Progress, silent
 from anyorder.text.blanks import no_text, texts_of
-from anyorder.text.effort import expected
+from anyorder.text.engine import steps_of
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
 from anyorder.text.results import Hypothesis, Moment, TextScore, Translation, ranked
@@ -211,10 +211,7 @@ class Translator:
         if not inputs:
             return
         generator, plan = generator.carried_by(plan)
-        decoder = generator.decoder(plan)
-        expected(generator, [inputs[0]], [(plan, decoder)]).allow(plan, self.name)
-        batch = generator.prepare([inputs[0]], plan).take([0])
-        for t, taken in enumerate(unroll(generator.model, batch.context, batch.state, decoder)):
+        for t, taken in enumerate(steps_of(generator, inputs[0], plan)):
             tokens = taken.state.tokens[0]
             written = tuple(taken.z[0].nonzero()[:, 0].tolist())
             yield Moment(t, self._strings(tokens), written, self._text(tokens, to))

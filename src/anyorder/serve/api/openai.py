@@ -117,7 +117,7 @@ def routes(server: Server) -> APIRouter:
             raise wrong(f"{model.name} translates: what comes after it has no meaning, leave out suffix", "suffix")
         if not translates(model):
             for name in ("to", "from_", *(option for option in known() if option not in takes("generate"))):
-                if getattr(asked, name, None) is not None:
+                if vars(asked).get(name) is not None:
                     raise wrong(f"{model.name} is a language model: leave out {name.strip('_')}", name.strip("_"))
         if asked.top_p == 1:
             asked = asked.model_copy(update={"top_p": None})  # all of them: says nothing

@@ -1,8 +1,8 @@
-"""The engine in a process of its own: HTTP and the model share no interpreter, so neither waits for the other.
+"""The scheduler in a process of its own: HTTP and the model share no interpreter, so neither waits for the other.
 
-`Away` is what the process that speaks HTTP has of the engine: it lets requests in, sends their jobs through a pipe and
-hears what became of them, of all in one message after a step. `Behind` is the engine at the other end. Both
-processes are one program that forked once its models were there: a job names its generator, and carries no weights.
+The process that speaks HTTP has a `Remote`: it lets requests in, sends their work through a pipe and receives all
+answers of a step in one message. A `Worker` is the scheduler at the other end. Both processes are one program that
+forked once its models were loaded: work names its generator, and carries no weights.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 import os
 import pickle
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing.connection import Connection
@@ -23,16 +23,17 @@ from torch import Tensor
 from anyorder.core import Step
 from anyorder.machine import Freed
 from anyorder.serve.admission import Admission
-from anyorder.serve.engine import IDLE, Engine
-from anyorder.serve.job import Job, Ticket, alone
 from anyorder.serve.limits import Limits
 from anyorder.serve.metrics import Meters
+from anyorder.serve.scheduler import IDLE, Scheduler
+from anyorder.serve.work import Queued, Request
+from anyorder.text.engine import alone
 from anyorder.text.generator import Generator
 from anyorder.text.load import Model, translates
 
 LISTENER = "listener"
-AWAITED = ("answered", "told")  # messages that somebody waits for
-QUIET = 1.0  # seconds without a word from the engine, after which memory is given back
+AWAITED = ("answered", "told")  # messages that a request waits for
+QUIET = 1.0  # seconds without a message, after which memory is given back
 MANY = 100  # others, after which they are sent all the same
 PLAIN = (torch.bool, torch.int64, torch.float32, torch.float64)  # tensors that travel as arrays do, a tenth of the time
 
@@ -40,7 +41,7 @@ PLAIN = (torch.bool, torch.int64, torch.float32, torch.float64)  # tensors that 
 
 
 class _Packer(pickle.Pickler):
-    """Generators go by their names, whoever listens stays behind."""
+    """Generators go by their names; listeners stay in their process."""
 
     def __init__(self, to: io.BytesIO, listener: Any = None) -> None:
         super().__init__(to, pickle.HIGHEST_PROTOCOL)
@@ -58,7 +59,7 @@ class _Packer(pickle.Pickler):
 
 
 class _Unpacker(pickle.Unpickler):
-    """In the engine's process: names become its generators."""
+    """In the worker: names become its generators."""
 
     def __init__(self, data: bytes, models: Mapping[str, Model], listener: Any) -> None:
         super().__init__(io.BytesIO(data))
@@ -68,12 +69,12 @@ class _Unpacker(pickle.Unpickler):
         if name == LISTENER:
             return self.listener
         model, direction, forwards = name
-        one = self.models[model]
-        if translates(one):
-            source, to = (one.languages[i] for i in direction)
-            served: Any = one.generator(to, source)
+        found = self.models[model]
+        if translates(found):
+            source, to = (found.languages[i] for i in direction)
+            served: Any = found.generator(to, source)
         else:
-            served = one.generator
+            served = found.generator
         return served.inner.forwards if forwards else served.inner
 
 
@@ -83,25 +84,25 @@ def _packed(message: Any, listener: Any = None) -> bytes:
     return out.getvalue()
 
 
-# ---------------------------------------------------------------- where HTTP is
+# ---------------------------------------------------------------- the process that speaks HTTP
 
 
-class Away(Admission):
-    """Lets requests in; their jobs are done at the other end of a pipe."""
+class Remote(Admission):
+    """Lets requests in; their work is done at the other end of a pipe."""
 
-    def __init__(self, limits: Limits, meters: Meters, pipe: Connection) -> None:
-        super().__init__(limits, meters)
+    def __init__(self, limits: Limits, meters: Meters, budget: int, pipe: Connection) -> None:
+        super().__init__(limits, meters, budget)
         self._pipe, self._sending = pipe, threading.Lock()
-        self._jobs: dict[int, Job] = {}  # that were sent, and not answered
+        self._items: dict[int, Queued] = {}  # that were sent, and not answered
         self._thread: threading.Thread | None = None  # made later: one from before a fork counts as ended
 
     def start(self) -> None:
-        """Begin to listen to the engine."""
-        self._thread = threading.Thread(target=self._hear, name="engine", daemon=True)
+        """Begin to listen to the worker."""
+        self._thread = threading.Thread(target=self._hear, name="worker", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """The engine ends when it hears this."""
+        """The worker ends when it reads this."""
         self._stopping = True
         self._send(b"")
         if self._thread is not None:
@@ -109,21 +110,21 @@ class Away(Admission):
 
     @property
     def alive(self) -> bool:
-        """Does the engine's process run?"""
+        """Does the worker run?"""
         return self._thread is not None and self._thread.is_alive()
 
-    def leave(self, ticket: Ticket) -> None:
-        """A request has its answer, or nobody waits for it: then the engine hears so."""
-        super().leave(ticket)
-        for job in [job for job in list(self._jobs.values()) if job.ticket is ticket]:
-            self._send(_packed(("gone", job.number)))
+    def leave(self, request: Request) -> None:
+        """A request has its answer, or its client has left: the worker is told."""
+        super().leave(request)
+        for item in [item for item in list(self._items.values()) if item.request is request]:
+            self._send(_packed(("gone", item.number)))
 
-    def _hand(self, job: Job) -> None:
-        self._jobs[job.number] = job
-        ticket = job.ticket
-        about = ticket.sentences, ticket.deadline, ticket.arrived
-        data = _packed(job.task, ticket.listener)
-        self._send(_packed(("job", job.number, about, data)))
+    def _hand(self, item: Queued) -> None:
+        self._items[item.number] = item
+        request = item.request
+        about = request.sentences, request.deadline, request.client, request.arrived
+        data = _packed(item.work, request.listener)
+        self._send(_packed(("work", item.number, about, data)))
 
     def _send(self, data: bytes) -> None:
         with self._sending:
@@ -143,13 +144,14 @@ class Away(Admission):
                 getattr(self, f"_{what}")(*args)
             freed.used()
         if not self._stopping:
-            os._exit(1)  # the engine has died, and with it the process that people know
+            os._exit(1)  # the worker has died, and with it the process that users know
 
-    def _due(self, passes: float) -> None:
-        self._pace.due(passes)
+    def _made(self, kind: Hashable, tokens: float, seconds: float) -> None:
+        self.made(kind, tokens, seconds)
 
-    def _made(self, passes: float, seconds: float) -> None:
-        self._pace.made(passes, seconds)
+    def _share(self, number: int, share: float) -> None:
+        if number in self._items:
+            self._items[number].share = share
 
     def _stepped(self, *args: Any) -> None:
         self.meters.stepped(*args)
@@ -158,46 +160,49 @@ class Away(Admission):
         self.meters.refuse(why)
 
     def _told(self, number: int, row: int, taken: Step) -> None:
-        job = self._jobs.get(number)
-        if job is not None and job.ticket.listener is not None:
-            job.ticket.listener(row, taken, 0)
+        item = self._items.get(number)
+        if item is not None and item.request.listener is not None:
+            item.request.listener(row, taken, 0)
 
     def _answered(self, number: int, begun: float | None, answer: Any, why: BaseException | None) -> None:
-        job = self._jobs.pop(number)
-        job.ticket.begun = job.ticket.begun or begun
+        item = self._items.pop(number)
+        item.request.begun = item.request.begun or begun
         if why is None:
-            job.done.set_result(answer)
+            item.done.set_result(answer)
         else:
-            job.done.set_exception(why)
+            item.done.set_exception(why)
 
 
-# ---------------------------------------------------------------- where the model is
+# ---------------------------------------------------------------- the process of the models
 
 
 class _Reported:
-    """Pace and meters, as the engine knows them: what they are told goes to the other process."""
+    """Meters, as the worker knows them: what is counted goes to the other process."""
 
     def __init__(self, post: Callable[..., None]) -> None:
-        self.due, self.made = partial(post, "due"), partial(post, "made")
         self.stepped, self.refuse = partial(post, "stepped"), partial(post, "refuse")
 
 
-class Behind(Engine):
-    """Does the jobs that come through a pipe, until its other end is closed."""
+class Worker(Scheduler):
+    """Does the work that comes through a pipe, until its other end is closed."""
 
     def __init__(self, limits: Limits, budget: int, models: Mapping[str, Model], pipe: Connection) -> None:
-        reported: Any = _Reported(self._post)
-        super().__init__(limits, reported, budget)
-        self._pace = reported
+        meters: Any = _Reported(self._post)
+        super().__init__(limits, meters, budget)
         self.models, self._pipe = models, pipe
         self._posted: list[tuple[Any, ...]] = []
 
     def _post(self, *message: Any) -> None:
         self._posted.append(message)
 
+    def made(self, kind: Hashable, tokens: float, seconds: float) -> None:
+        """A step was taken: the other process is told."""
+        super().made(kind, tokens, seconds)
+        self._post("made", kind, tokens, seconds)
+
     def _listen(self) -> None:
-        """Take in what has come; wait where there is nothing to do."""
-        busy = bool(self._inbox or self._lanes)
+        """Read what has come; wait while there is nothing to do."""
+        busy = bool(self._queue or self._groups)
         if not busy:
             self._send()
         try:
@@ -207,35 +212,38 @@ class Behind(Engine):
                 if not data:
                     raise EOFError
                 what, number, *rest = pickle.loads(data)  # from our own other half
-                if what == "job":
+                if what == "work":
                     self._take(number, *rest)
                 else:
                     self._gone(number)
         except (EOFError, OSError):
             self._stopping = True
 
-    def _take(self, number: int, about: tuple[int, float, float], data: bytes) -> None:
+    def _take(self, number: int, about: tuple[int, float, str, float], data: bytes) -> None:
         def tell(row: int, taken: Step, n: int) -> None:
             self._post("told", number, row, alone(taken, n))
 
-        sentences, deadline, arrived = about
-        ticket = Ticket(sentences, deadline, arrived)
-        task = _Unpacker(data, self.models, tell).load()
-        job = Job(task, ticket, due=task.passes, number=number)
-        job.done.add_done_callback(partial(self._answer, job))
-        self._inbox.append(job)
+        work = _Unpacker(data, self.models, tell).load()
+        item = Queued(work, Request(*about), number=number)
+        item.done.add_done_callback(partial(self._answer, item))
+        self._queue.append(item)
 
-    def _answer(self, job: Job, done: Future[Any]) -> None:
+    def _answer(self, item: Queued, done: Future[Any]) -> None:
         why = done.exception()
-        self._post("answered", job.number, job.ticket.begun, None if why else done.result(), why)
+        self._post("answered", item.number, item.request.begun, None if why else done.result(), why)
+
+    def _ended(self, item: Queued) -> None:
+        super()._ended(item)
+        if not item.over:
+            self._post("share", item.number, item.share)
 
     def _gone(self, number: int) -> None:
-        for job in [*self._inbox, *self._jobs]:
-            if job.number == number:
-                job.ticket.gone = True
+        for item in [*self._queue, *self._items]:
+            if item.number == number:
+                item.request.gone = True
 
     def _report(self) -> None:
-        """What somebody waits for is said at once, what is counted when there is something else to say."""
+        """Answers are sent at once; other messages with them, or when they are many."""
         if any(message[0] in AWAITED for message in self._posted) or len(self._posted) >= MANY:
             self._send()
 
