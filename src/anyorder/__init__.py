@@ -15,6 +15,7 @@ from typing import Any as _Any
 if _TYPE_CHECKING:
     from anyorder import core, recipes
     from anyorder.adapters.fill_mask import pipeline
+    from anyorder.adapters.generate import generate
     from anyorder.errors import AnyorderError, DataError, ModelError, PlanError, TextError
     from anyorder.text.generator import Generator
     from anyorder.text.language_model import LanguageModel
@@ -29,6 +30,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "adapters.fill_mask": ("pipeline",),
+    "adapters.generate": ("generate",),
     "errors": ("AnyorderError", "DataError", "ModelError", "PlanError", "TextError"),
     "text.generator": ("Generator",),
     "text.load": ("load", "shipped"),
@@ -59,6 +61,7 @@ __all__ = [
     "Translation",
     "Translator",
     "core",
+    "generate",
     "load",
     "pipeline",
     "recipes",
