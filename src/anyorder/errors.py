@@ -28,7 +28,7 @@ class TooMuchError(PlanError):
 
 
 class ModelError(AnyorderError):
-    """A model that cannot be used, or that does what no model may."""
+    """A model that cannot be used, or that breaks the rules of models."""
 
 
 class DataError(AnyorderError):
@@ -45,7 +45,7 @@ class MissingError(AnyorderError):
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around an import of what only `pip install anyorder[name]` brings: if it is missing, the error says so."""
+    """Around an import of a package that `pip install anyorder[name]` brings: if it is missing, the error says so."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -72,7 +72,7 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def pointer(text: str, at: int, around: int = 40) -> str:
-    """A text and, below it, an arrow to one of its characters; of a long text only what is around."""
+    """A text and, below it, an arrow to one of its characters; of a long text only the part around it."""
     start = max(0, at - around)
     before, after = "…" if start else "", "…" if len(text) > at + around else ""
     return f"  {before}{text[start : at + around]}{after}\n  {' ' * (len(before) + at - start)}^"

@@ -31,13 +31,13 @@ ASIDE = ".anyorder-"  # how the names of files that are not complete yet begin
 
 
 class FileError(AnyorderError):
-    """A file that must not or can not be written or read: which, why, and what to do."""
+    """A file that must not or cannot be written or read: which, why, and what to do."""
 
 
 def identity(file: str | os.PathLike[str] | int) -> Identity | None:
-    """What a file is, whatever it is called: device and inode; of a new one those of its folder, and its name.
+    """Device and inode of a file, which do not depend on its name; of a new file those of its folder, and its name.
 
-    None for what can be shared (a terminal, a pipe, /dev/null), for folders, and for what can not be looked at.
+    None for folders, unreadable paths, and devices that can be shared (a terminal, a pipe, /dev/null).
     """
     try:
         found = os.stat(file)
@@ -54,7 +54,7 @@ def identity(file: str | os.PathLike[str] | int) -> Identity | None:
 
 
 def keep_apart(reads: Mapping[str, Any], writes: Mapping[str, Any]) -> None:
-    """Refuse outputs that are inputs, or one another; files by what they are called on the command line."""
+    """Refuse outputs that are also inputs or other outputs; files by their names on the command line."""
     seen: dict[Identity, tuple[str, bool]] = {}
     for files, written in ((reads, False), (writes, True)):
         for name, file in files.items():
@@ -108,7 +108,7 @@ def open_claimed(path: Path, buffering: int = -1) -> IO[Any]:
 
 
 def special(path: Path) -> bool:
-    """Is it a device or a pipe, which takes what is written to it and keeps nothing?"""
+    """Is it a device or a pipe, which keeps nothing that is written to it?"""
     try:
         return not stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -129,9 +129,9 @@ def endless(path: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def whole(path: Path | str) -> Iterator[IO[bytes]]:
-    """Replace a file by what is written within: at any moment, and after a crash, `path` is the old or the new one.
+    """Replace a file by the bytes written within: at any moment, and after a crash, `path` is the old or the new file.
 
-    Until it is complete, the new one is a hidden file beside it, under a name that no file had.
+    Until it is complete, the new file is hidden beside the old one, under a name that no file had.
     """
     path = Path(os.path.realpath(path))
     if special(path):

@@ -42,7 +42,7 @@ def side_by_side(work: Callable[[Part], Done], parts: Sequence[Part]) -> Iterato
 
 
 def end_with_parent() -> None:
-    """Let this process end when the one that started it does, even if that was killed."""
+    """End this process when its parent ends, even if the parent was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
 
@@ -72,7 +72,7 @@ def keep_freed_memory() -> None:
 def keep_few_operations() -> None:
     """Tell oneDNN, before a model is first used, to keep few of the operations that it has prepared.
 
-    Each size of a batch has its own, which lie between what is freed: memory grows while it keeps more of them.
+    Each batch size has its own, scattered through freed memory, so memory grows with the number that is kept.
     To prepare one takes a tenth of a millisecond, which is nothing to large batches, and 4 % of a single sentence.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", KEPT)
@@ -86,7 +86,7 @@ def _trim() -> Callable[[int], int] | None:
 
 
 class Freed:
-    """What a process that works for long gives back: to be told, between two steps, that there was work."""
+    """Gives freed memory of a long-running process back; to be called between two steps, after there was work."""
 
     def __init__(self) -> None:
         self._trim, self._since = _trim(), time.monotonic()
@@ -99,7 +99,7 @@ class Freed:
             self.rest()
 
     def rest(self) -> None:
-        """Nothing is to be done: what was needed before is not needed now."""
+        """Nothing is to be done: give freed memory back now."""
         if self._used and self._trim is not None:
             self._trim(0)
         self._used, self._since = False, time.monotonic()

@@ -1,4 +1,4 @@
-"""What a corpus will take: rows / (rows a second × workers), and the start of a worker, from a few rows tried here."""
+"""Hours that a corpus takes: rows / (rows a second × workers), plus the start of a worker; a few rows are tried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENOUGH = 0.9  # of the ideal: more workers than that are wasted
 
 @dataclass(frozen=True)
 class Rates:
-    """What was measured on one worker."""
+    """Rates measured on one worker."""
 
     load: float  # seconds to load the model
     rows: float  # per second
@@ -39,7 +39,7 @@ class Layout:
 def measure(job: Job, rows: int = SAMPLE) -> Rates:
     """Try the first rows of a job here, on one thread; nothing is written.
 
-    Without a GPU the seconds are those of the core, so that whatever else runs here changes little.
+    Without a GPU these are seconds of the core, so that other programs that run here change little.
     """
     import torch
 

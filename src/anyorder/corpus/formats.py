@@ -26,7 +26,7 @@ ENDINGS = {"text": "txt", "jsonl": "jsonl", "csv": "csv", "fasta": "fasta", "par
 
 
 def kind_of(path: str) -> str:
-    """The format of a file, by its name; what has no known ending is text."""
+    """The format of a file, by its name; without a known ending it is text."""
     name = path.lower().removesuffix(".gz").rsplit("/", 1)[-1]
     ending = name.rsplit(".", 1)[-1] if "." in name else ""
     return next((kind for kind, endings in SUFFIXES.items() if ending in endings), "text")
@@ -42,7 +42,7 @@ def one_kind(inputs: list[Input]) -> str:
 
 
 def size_of(file: Input) -> int:
-    """Bytes of text that a file holds, which is what shards are cut by: it goes with the number of tokens."""
+    """Bytes of text in a file. Shards are cut by it, since it goes with the number of tokens."""
     if kind_of(file.path) == "parquet":
         return parquet_size(file.path)
     with readable(file.path), opened(file.path) as content:
@@ -95,7 +95,7 @@ def write(kind: str, content: Content, new: dict[str, list[Any]], main: str, pat
 
 
 def _and(line: str, more: dict[str, Any]) -> str:
-    """A JSON object with further fields; those that it has stay as they are written, to the digit."""
+    """A JSON object with further fields; its own fields stay as they are written, to the digit."""
     begun = line[:-1].rstrip()
     return begun + ("" if begun == "{" else ", ") + json.dumps(more, ensure_ascii=False)[1:]
 
@@ -108,12 +108,12 @@ class Content:
     """The rows of a span; a row that can not be read has a problem instead."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
-    problems: dict[int, str] = field(default_factory=dict)  # row → what is wrong with it
+    problems: dict[int, str] = field(default_factory=dict)  # row → the problem
     table: Any = None  # Parquet's own, which keeps the types of columns
     said: dict[int, str] = field(default_factory=dict)  # row → its line of JSON, which keeps every digit
 
     def add(self, record: dict[str, Any], problem: str = "") -> None:
-        """Append a record, and what is wrong with it, if anything is."""
+        """Append a record, and its problem, if there is one."""
         if problem:
             self.problems[len(self.records)] = problem
         self.records.append(record)

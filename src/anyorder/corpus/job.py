@@ -1,11 +1,11 @@
 """A job: inputs in shards, an output folder with a part for each, in order, and a manifest.
 
-    job.json       what is done, with which model, from which files: a folder is one job's, for ever
-    _done/         a record a shard, written after its part: what is there is finished
+    job.json       the task, the model, the input files: a folder belongs to one job, for ever
+    _done/         a record a shard, written after its part: such a shard is finished
     part-*         the rows
     manifest.json  all parts in order, with their sizes and fingerprints; written at the end
 
-The folder has one job at a time. A job that was stopped, however, goes on with what has no record.
+One process at a time works on the folder. A job that was stopped goes on with the shards that have no record.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Progress = Callable[[Shard, Report | str], None]  # told of every shard: its rep
 
 @dataclass
 class Outcome:
-    """What a job came to."""
+    """The result of a job."""
 
     reports: dict[int, Report] = field(default_factory=dict)  # by the number of the shard
     failed: dict[int, str] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Outcome:
 
 
 class Job:
-    """What is to be done; nothing is written before `run`."""
+    """A task on files, cut into shards; nothing is written before `run`."""
 
     def __init__(self, task: Task, place: str, output: str, kind: str | None = None, size: int | None = None) -> None:
         self.task, self.output = replace(task.check(), model=absolute(task.model)), places.absolute(output)
@@ -74,11 +74,11 @@ class Job:
 
     @property
     def work(self) -> Work:
-        """What a worker is told."""
+        """The work, as it is sent to each worker."""
         return Work(self.task, self.output, self.kind, key_of(self.said), self.identity)
 
     def run(self, workers: pool.Pool, progress: Progress = lambda shard, report: None) -> Outcome:
-        """Do what is not done yet; then write the manifest."""
+        """Do the shards that are not finished; then write the manifest."""
         with self._claimed():
             self._agree()
             outcome = self._finished()
@@ -116,7 +116,7 @@ class Job:
             yield
 
     def _agree(self) -> None:
-        """Write down what the job is; refuse a folder of another."""
+        """Note the job in its folder; refuse the folder of another job."""
         places.make_folder(self._path(DONE))
         content = places.read(self._path(JOB))
         if content is None:
@@ -132,7 +132,7 @@ class Job:
         agree(self.output, said, self.said, "Choose another folder, or remove this one")
 
     def _finished(self) -> Outcome:
-        """The shards that have a record and the part that it speaks of; what was begun and left is cleared away."""
+        """The shards that have a record and an unchanged part; incomplete files of a killed run are removed."""
         outcome, there = Outcome(), set(places.names(self.output))
         records = set(places.names(self._path(DONE)))
         for path in [*((name,) for name in there), *((DONE, name) for name in records)]:
@@ -154,7 +154,7 @@ class Job:
         return outcome
 
     def _manifest(self, outcome: Outcome) -> bytes:
-        """The same bytes whoever worked, and however often it was stopped."""
+        """The same bytes on any workers, however often the job was stopped."""
         parts = [
             {
                 "file": shard.name(self.kind), "input": shard.file.path, "span": list(shard.span),
@@ -167,7 +167,7 @@ class Job:
 
 
 def _report(content: bytes | None) -> Report | None:
-    """A record that is whole; one that is not is none."""
+    """The report of a record; None if the record is damaged."""
     try:
         said = json.loads(content or b"")
         return Report(**{**said, "errors": {int(row): e for row, e in said["errors"].items()}})

@@ -1,4 +1,4 @@
-"""Where files are: local paths, globs, folders, and what fsspec reads; found in order, known again, written whole."""
+"""Places of files: local paths, globs, folders, and URLs that fsspec reads. Files are found in order, written whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "
 
 @dataclass(frozen=True)
 class Input:
-    """A file to read, and by what it is known again: its size, and when it was changed or what its store calls it."""
+    """A file to read, with its size and stamp (time of change, or the store's tag), by which a change is noticed."""
 
     path: str
     size: int
@@ -149,7 +149,7 @@ def remove(path: str) -> None:
 
 
 def write(path: str, content: bytes) -> None:
-    """A file that is whole or not there, whoever else writes the same one at the same time.
+    """A file that is whole or not there, even if another process writes it at the same time.
 
     On local disk it is moved into place when it is complete; stores put an object at once.
     """

@@ -1,6 +1,6 @@
-"""What is done with each row: translate, fill, infill, generate or score. Small, checked early, sent to any machine.
+"""A task on rows: translate, fill, infill, generate or score. Small, checked early, sent to any machine.
 
-`Task.open` loads the model; what it gives takes columns and gives new ones. A row that fails has its reason in the
+`Task.open` loads the model; the `Opened` task takes columns and gives new ones. A row that fails has its reason in the
 column `error`, and the others go on.
 """
 
@@ -22,12 +22,12 @@ Name = Literal["translate", "fill", "infill", "generate", "score"]
 INTO: dict[str, str] = {
     "translate": "translation", "fill": "filled", "infill": "infilled", "generate": "generated", "score": "score",
 }  # fmt: skip
-CHUNK = 1 << 15  # characters of the texts that are worked on at once: what is long comes in fewer rows
+CHUNK = 1 << 15  # characters of the texts that are worked on at once: long texts come in fewer rows
 FINAL = (UsageError, ModelError, MissingError)  # wrong for every row alike
 
 
 class Answer(NamedTuple):
-    """What came of a row: texts, the best first, and their scores; or an error."""
+    """The answer to a row: texts, the best first, and their scores; or an error."""
 
     texts: Sequence[str] = ()
     scores: Sequence[float | None] = ()
@@ -48,7 +48,7 @@ class Task:
     into: str = ""
     error: str = "error"
     n: int = 1  # texts a row; more than one come as lists
-    length: tuple[int, ...] = (20,)  # of what is generated, or lengths that a gap may have
+    length: tuple[int, ...] = (20,)  # of generated texts, or lengths that a gap may have
     loading: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -253,7 +253,7 @@ class Mapper:
             import numpy as np
 
             for name in new:
-                if name.endswith("score"):  # what was not scored is NaN: a column of numbers in every batch
+                if name.endswith("score"):  # a missing score is NaN, so that the column holds numbers in every batch
                     new[name] = np.array(new[name], dtype=np.float64)
         return {**batch, **new}
 

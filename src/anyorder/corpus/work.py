@@ -1,4 +1,4 @@
-"""What a worker does with a shard: see that the files are the same, read, do the task, write the part, then say so."""
+"""The work of a worker on a shard: check that its file is unchanged, read, do the task, write the part and a record."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ SAID = 20  # errors of rows that a report quotes
 
 @dataclass(frozen=True)
 class Work:
-    """A task on shards, into a folder; sent to whoever works."""
+    """A task on shards, into a folder; sent to every worker."""
 
     task: Task
     output: str
     kind: str  # format of the parts
-    key: str  # of the job: what the folder must say too
+    key: str  # of the job; job.json in the folder must have the same
     identity: dict[str, str]  # of the model, and of this package
 
     def open(self) -> Worker:
@@ -135,7 +135,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker says of a shard: what it wrote, and what it cost."""
+    """The report on a shard: rows, errors, bytes, and cost."""
 
     rows: int
     failed: int  # rows with an error …
@@ -167,7 +167,7 @@ CHUNK = 100  # texts that are sent at once
 
 
 class Translated(NamedTuple):
-    """Texts with their errors (empty where all is well), and what they cost."""
+    """Texts, their errors (empty where all is well), and the cost."""
 
     texts: list[str]
     errors: list[str]

@@ -22,7 +22,7 @@ class InputError(DataError):
 
 
 class Line(NamedTuple):
-    """A line without its end, and where it begins; one that is no text is empty and has a problem."""
+    """A line without its end, and where it begins. A line that is not text is empty and has a problem."""
 
     at: int
     text: str
@@ -90,7 +90,7 @@ def _rest(file: IO[bytes]) -> Iterator[bytes]:
 def windows(raw: IO[bytes], name: str, first: Sequence[int] = ()) -> Iterator[tuple[int, list[str]]]:
     """(number of the first line, from 1, and lines) of a stream, as soon as they come; of given sizes at first.
 
-    The first line that is no text is an error, after those before it.
+    A line that is not text is an error, raised after the lines before it were given.
     """
     number, size, exact = 1, SMALL, list(first)[::-1]
     waiting: list[Line] = []

@@ -121,11 +121,11 @@ class Aligned:
 
     first: list[str]
     second: list[str]
-    problems: dict[int, str]  # line, from 0 → what is wrong with it
+    problems: dict[int, str]  # line, from 0 → its problem
 
 
 def read_aligned(first: Path | str, second: Path | str) -> Aligned:
-    """Two files, line by line, nothing left out: what is scored must stay beside what it was made from."""
+    """Two files, line by line, nothing left out: a translation must stay beside its source."""
     sides: tuple[list[str], list[str]] = ([], [])
     problems: dict[int, str] = {}
     for path, side in ((first, sides[0]), (second, sides[1])):

@@ -17,7 +17,7 @@ NAMES = (*MULTI30K, *TATOEBA, *WMT14)
 
 @dataclass(frozen=True)
 class EvalSet:
-    """Sentences to translate, with what they should become."""
+    """Sentences to translate, with reference translations."""
 
     name: str
     source_language: str

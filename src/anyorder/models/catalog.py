@@ -1,4 +1,4 @@
-"""Where models are: the ones inside this package, folders on disk; and what is missing where there is none."""
+"""Finding models: shipped with this package, or folders on disk; an error says what is missing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def found(path_or_name: str | Path) -> ModelFolder:
 
 
 def known() -> str:
-    """A sentence on what can be loaded."""
+    """A sentence that names the models that can be loaded."""
     names = shipped()
     inside = f"shipped models are {', '.join(names)}" if names else "no model is shipped with this installation"
     return f"{inside}; else give a folder"

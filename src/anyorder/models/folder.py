@@ -1,4 +1,4 @@
-"""A model's folder: the one place that knows which files a model of ours is made of, and what is in them."""
+"""A model's folder: which files a model of ours is made of, and their contents."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class ModelFolder:
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The name of the model."""
         return self.path.resolve().name
 
     # ------------------------------------------------------------------ reading
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
-        """What config.json says of a model of ours; None for a folder of another kind, or without one."""
+        """The config.json of a model of ours; None for a folder of another kind, or without the file."""
         path = self.path / CONFIG
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
@@ -169,7 +169,7 @@ class ModelFolder:
 
     @property
     def files(self) -> dict[str, Path]:
-        """The files that what a model writes depends on, by what they are; "ar" is the weights of its twin."""
+        """The files that a model's outputs depend on, by their role; "ar" is the weights of the model beside it."""
         files = {"model": self.path / WEIGHTS, "tokenizer": self.path / TOKENIZER, "lengths": self.path / LENGTHS}
         if self.beside is not None:
             files["ar"] = self.beside.path / WEIGHTS
@@ -195,7 +195,7 @@ class ModelFolder:
         lengths: Mapping[str, LengthCounts] | None = None,
         story: Mapping[str, Any] | None = None,
     ) -> None:
-        """Write a model, and what is given of the rest; every file appears whole or not at all."""
+        """Write a model, and the other parts that are given; every file appears whole or not at all."""
         from safetensors.torch import save
 
         self.path.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ class ModelFolder:
             write_whole(self.path / TRAINED, json.dumps(story, indent=1) + "\n")
 
     def copy_to(self, other: ModelFolder, half: bool = True) -> None:
-        """This model as it is shipped: float16, with what strings need."""
+        """This model as it is shipped: float16, with tokenizer and length counts."""
         tokenizer = self.tokenizer() if (self.path / TOKENIZER).exists() else None
         other.save(self.model(), half=half, tokenizer=tokenizer)
         for name in (TOKENIZER, LENGTHS, TRAINED):

@@ -47,7 +47,7 @@ class Dropout(nn.Module):
         return out
 
     def extra_repr(self) -> str:
-        """What print shows."""
+        """The words that print shows."""
         return f"p={self.p}"
 
 

@@ -19,7 +19,7 @@ Lay = Callable[[nn.Linear], nn.Linear]
 
 
 def as_read(model: Any) -> Any:
-    """The model itself, every matrix of it kept as a product of few rows reads it, which is what a step consists of.
+    """The model itself, with every matrix kept in the layout that products of few rows read, as steps compute them.
 
     In panels, where there are kernels for that; otherwise as its transpose, which torch reads as it lies: on a CPU up
     to 1.8 times as fast for 16 rows. The vocabulary projection has a copy of its own, since rows of the embeddings are

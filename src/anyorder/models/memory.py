@@ -20,12 +20,12 @@ ROWS = 2  # the dimension of rows
 
 @dataclass
 class Memory:
-    """What a decoder attends to: keys and values of its layers, and which of the S columns are real."""
+    """Keys and values of the source, which the decoder's layers attend to, and which of the S columns are real."""
 
     whole: Tensor  # (layers, 2, N, H, S, D/H)
     mask: Tensor | None  # (N, 1, 1, S) bool
     source: Tensor  # (N,) int64: the same in rows that attend to the same
-    spare: int = 0  # rows behind those of `whole` that have left: whoever joins is written there
+    spare: int = 0  # free rows behind the rows of `whole`; joining rows reuse them
 
     @cached_property
     def layers(self) -> list[tuple[Tensor, Tensor]]:
@@ -83,7 +83,7 @@ class Cache:
     """Keys and values of a causal decoder's columns. Rows may be at any column."""
 
     whole: Tensor  # (layers, 2, N, H, L, D/H)
-    spare: int = 0  # rows behind those of `whole` that have left
+    spare: int = 0  # free rows behind the rows of `whole`
 
     def take(self, rows: Tensor) -> Cache:
         """These rows."""
@@ -118,7 +118,7 @@ class Cache:
     def put(self, layer: int, columns: Tensor | slice, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (N, H, C, D/H) of `columns`, the same in all rows or each row's own (N, C), are kept.
 
-        What is kept of this layer comes back, up to the last of the columns.
+        Returns all kept keys and values of this layer, up to the last of the columns.
         """
         end = columns.stop if isinstance(columns, slice) else None
         for i, new in enumerate((k, v)):
@@ -134,7 +134,7 @@ class Cache:
 
 
 def stay(x: Tensor, rows: Tensor, dim: int = 0) -> Tensor:
-    """x[rows] of a tensor that is not used otherwise any more: what stays in its place is not copied."""
+    """x[rows] of a tensor that nothing else uses: rows that stay in their place are not copied."""
     moved = (rows != torch.arange(len(rows), device=rows.device)).nonzero()[:, 0]
     if len(moved):
         x.index_copy_(dim, moved, x.index_select(dim, rows[moved]))
@@ -149,8 +149,8 @@ def _layers(whole: Tensor) -> list[tuple[Tensor, Tensor]]:
 def _joined(whole: Tensor, spare: int, others: Sequence[Tensor], width: int = 0) -> tuple[Tensor, int]:
     """The rows of several, one after the other, as many columns as the widest has; and how many rows are spare then.
 
-    Whoever joins is written into rows that have left, if they suffice. What such rows had further to the right is left
-    there: nobody looks at columns that are not real.
+    Joining rows are written into free rows, if there are enough. Old numbers further to the right stay there: columns
+    that are not real are never read.
     """
     layers, pair, n, heads, columns, size = whole.shape
     width, more = max(columns, width, *(x.shape[4] for x in others)), sum(x.shape[ROWS] for x in others)

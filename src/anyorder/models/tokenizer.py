@@ -90,7 +90,7 @@ class Tokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """What the vocabulary is: a short hash of its subwords, in order, and of how they are put together."""
+        """A short hash of the vocabulary: its subwords, in order, and the rules that join them."""
         model = json.loads(self.inner.to_str())["model"]
         words = sorted(self.inner.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
         content = json.dumps([words, model.get("merges", []), self.moses, self.words], ensure_ascii=True)

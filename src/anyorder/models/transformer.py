@@ -50,7 +50,7 @@ class Transformer(nn.Module):
             nn.init.zeros_(module.bias)
 
     def embed(self, tokens: Tensor, positions: Tensor | slice | None, languages: Tensor) -> Tensor:
-        """What the first layer is given: (N, L, D)."""
+        """The first layer's input: (N, L, D)."""
         table, columns = self.position_embeddings, slice(tokens.shape[1]) if positions is None else positions
         places = table.weight[columns] if isinstance(columns, slice) else table(columns)
         x = self.embeddings(tokens) + places + self.lang_embeddings(languages)
@@ -76,8 +76,8 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """Hidden states (N, L, D). With a cache, `tokens` are the columns `positions` of it, and are put there.
 
-        `columns` asks for the states of those columns only, (N, C, D): the last layer then computes no others.
-        `before` are embeddings of further columns, which stand before those of `tokens`.
+        `columns` asks for the states of certain columns only, (N, C, D): the last layer then computes no others.
+        `before` are embeddings of further columns, which stand before the columns of `tokens`.
         """
         x = self.embed(tokens, positions, languages)
         x = x if before is None else torch.cat([before, x], 1)
@@ -108,7 +108,7 @@ class Transformer(nn.Module):
     def _by_kernels(
         self, stack: Stack, x: Tensor, mask: Tensor | None, causal: bool, memory: Memory | None, columns: Columns
     ) -> Tensor:
-        """The layers of `forward` and what comes after them, all in one call."""
+        """The layers of `forward` and the final norm, by one call of the kernels."""
         N, L, D = x.shape
         if causal:
             mask = torch.ones(1, 1, L, L, dtype=torch.bool).tril()
@@ -144,7 +144,7 @@ class Transformer(nn.Module):
     def best(
         self, hidden: Tensor, banned: Tensor, never: float, now: Tensor | None = None, several: int = 0
     ) -> Best | None:
-        """What is known of the distributions in states (M, D), without their logits; None where those are needed.
+        """Statistics of the distributions at states (M, D), without logits in memory; None where logits are needed.
 
         Logits of the symbols `banned` are `never`; `now` (M,) are the symbols in place, if log p of them is wanted.
         `several` of the best are told, with their log p.
@@ -174,7 +174,7 @@ def _rows_of(mask: Tensor | None, columns: Columns) -> Tensor | None:
     return at_columns(mask[:, 0], columns)[:, None]
 
 
-BETWEEN = ("encoder_attn", "layer_norm15")  # what only a decoder beside an encoder has
+BETWEEN = ("encoder_attn", "layer_norm15")  # parts that only a decoder beside an encoder has
 
 
 def grow(model: Transformer, start: Transformer) -> None:

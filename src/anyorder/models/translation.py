@@ -1,4 +1,4 @@
-"""What the translation models share: the source as they are given it, the ids of special symbols, length counts."""
+"""Shared by the translation models: the source as ids, the ids of special symbols, length counts."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 NAME = "anyorder.native._kernels"
-VERSION = 4  # of the functions and of what they take: a library that was compiled from an older text is not used
+VERSION = 4  # of the functions and their arguments: a library compiled from an older source is not used
 _AT, _LEN = ctypes.c_void_p, ctypes.c_int64
 ARGUMENTS: dict[str, list[Any]] = {
     "usable": [_LEN],

@@ -44,7 +44,7 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
 
 
 MOST = 63  # steps, as in kernels.c: the sum of four products with a byte fits into 16 bits
-HALF = 64  # what inputs are raised by, so that they are not negative
+HALF = 64  # added to inputs, so that they are not negative
 OVER = 1.0001  # norms are given a little larger than they were computed
 
 
@@ -82,7 +82,7 @@ SEVERAL = 64  # of the best are kept in order, one by one; more are for torch
 
 
 class Best(NamedTuple):
-    """What is known of distributions over the outputs, (M,) each but for the several best."""
+    """Statistics of distributions over the outputs, (M,) each but for the several best."""
 
     token: Tensor  # int64, the output with the largest logit …
     logp: Tensor  # … and its log-probability
@@ -241,7 +241,7 @@ class InPanels(nn.Linear):
         return token, top
 
     def _fits(self, x: Tensor) -> bool:
-        """Is this for a kernel: no gradient goes through it, and it is as wide as what will be read?"""
+        """Can a kernel take this: no gradient goes through it, and its width is right?"""
         return not torch.is_grad_enabled() and by_kernels(x) and x.shape[-1] == self.in_features
 
     def __getstate__(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Stack:
         self,
         x: Tensor,  # (M, D) embedded symbols of texts, one after the other; they are overwritten
         ends: Tensor,  # (N,) int64: where each text ends
-        sight: Tensor | None = None,  # (1 or N, 1 or L, L) bool: what a column of a text sees; None: all of its text
+        sight: Tensor | None = None,  # (1 or N, 1 or L, L) bool: which columns of its text each column sees; None: all
         memory: Tensor | None = None,  # (layers, 2, N, H, S, D/H)
         real: Tensor | None = None,  # (N, S) bool: which columns of the memory are; None: all
         columns: Tensor | None = None,  # (N, C) int64: states of those alone, (N·C, D); with texts of one length
@@ -138,7 +138,7 @@ def _parts(transformer: Any) -> Iterator[tuple[nn.Module | None, ...]]:
 
 
 def _numbers(module: Any) -> tuple[Tensor | None, Tensor | None, Steps | None]:
-    """Weights and biases as kernels read them, and the weights in whole numbers where those are read instead."""
+    """Weights and biases as kernels read them, and the weights in whole numbers where kernels read these instead."""
     if module is None:
         return None, None, None
     steps = module.steps if isinstance(module, InSteps) else None

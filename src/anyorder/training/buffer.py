@@ -1,4 +1,4 @@
-"""Time steps as tensors: what a policy saw, did and earned; many of them as a batch, and a buffer of the latest."""
+"""Time steps as tensors: inputs, decisions and rewards of a policy; as a batch, and in a buffer of the latest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Moments(NamedTuple):
 
     inputs: Inputs
     chosen: Tensor  # (B, M) bool: the candidates that were written
-    teacher: Tensor  # (B, M) bool: those that a teacher would write; none where it has no opinion
+    teacher: Tensor  # (B, M) bool: positions that a teacher would write; none where it has no opinion
     logp: Tensor  # (B,) log π(a_t|s_t) as it was
     value: Tensor  # (B,) V(s_t) as it was
     advantage: Tensor  # (B,)
@@ -50,7 +50,7 @@ def stack(parts: Sequence[Moments]) -> Moments:
 
 
 class Buffer:
-    """FIFO of time steps: the oldest leave when it is full. Size 0 keeps what was added last, and nothing else."""
+    """FIFO of time steps: the oldest leave when it is full. Size 0 keeps the last addition only."""
 
     def __init__(self, size: int) -> None:
         self.size = size

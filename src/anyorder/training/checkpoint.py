@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def same_run(path: Path, now: Mapping[str, Any], free: Iterable[str] = (), write: bool = True) -> None:
-    """Note in `path` what its folder is made from; refuse where it was made from something else.
+    """Note in `path` the settings of its folder's run; refuse a folder of another run.
 
     Settings named in `free` may change: the file then tells the new ones.
     """

@@ -162,7 +162,7 @@ def distill(config: Config, folder: ModelFolder, out: Path, how: Distillation, p
 
 
 def _sentences(config: Config, side: int, how: Distillation) -> tuple[list[str], References]:
-    """The distinct sentences of one language, those of the pairs first, and people's translations of these."""
+    """The distinct sentences of one language, sentences of pairs first, and the pairs' translations."""
     references: dict[str, list[str]] = defaultdict(list)
     for corpus in config.data.train:
         pairs = read_pairs(corpus, config.data)

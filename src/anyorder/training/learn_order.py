@@ -35,7 +35,7 @@ class Judged(Task, Protocol):
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    """What a policy's TOML file says."""
+    """The contents of a policy's TOML file."""
 
     name: str
     model: str  # a shipped model's name, or a folder
@@ -140,7 +140,7 @@ def learn(task: Judged, policy: Policy, settings: Settings, out: Path, name: str
 
 
 def train_policy(config: PolicyConfig, out: Path) -> Path:
-    """Train what a configuration says under `out`; the policy's file. Run again to go on where it stopped."""
+    """Train a policy by its configuration under `out`; returns its file. Run again to go on where it stopped."""
     task = task_of(config)
     policy = new_policy(config, width_of(task))
     out.mkdir(parents=True, exist_ok=True)
@@ -163,7 +163,7 @@ class RewardBar(Bar):
         self.smooth: dict[str, float] = {}
 
     def show(self, done: int, numbers: dict[str, float]) -> None:
-        """Move the bar, with running means of what is logged."""
+        """Move the bar, with running means of the logged numbers."""
         names = ("reward", "entropy", "passes", "order share", "clip fraction", "explained variance", "agreement")
         for name in (n for n in names if n in numbers):
             self.smooth[name] = 0.9 * self.smooth.get(name, numbers[name]) + 0.1 * numbers[name]

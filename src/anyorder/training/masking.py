@@ -91,7 +91,7 @@ def one_epoch(
     generator: torch.Generator,
     sentences: int | None = None,  # at most that many examples per batch
 ) -> list[Tensor]:
-    """One epoch: every example once, like keys together, in batches of at most `budget` tokens, shuffled."""
+    """An epoch: every example once, similar keys together, in batches of at most `budget` tokens, shuffled."""
     order = torch.randperm(len(sizes), generator=generator)
     order = order[torch.sort(keys[order], stable=True).indices]
     cost = sizes[order].tolist()

@@ -1,4 +1,4 @@
-"""What a policy is trained on: translations of training pairs, or texts with masks for any masked language model."""
+"""Tasks that policies are trained on: training pairs to translate, or texts with masks for a masked language model."""
 
 from __future__ import annotations
 

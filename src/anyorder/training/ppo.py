@@ -56,10 +56,10 @@ class Settings:
     distances: int = 0  # β_{j−i} of pairs of candidates, told apart so far to the left and to the right (paper: none)
     several: bool = False  # decide of each position whether to write it now, not of one position (paper: one)
     crowding: int = 0  # γ_{i−j} of a position and one that is written in the same step, told apart so far; 0: none
-    price: float = 0.0  # λ: what a pass costs, in units of the reward
+    price: float = 0.0  # λ: the cost of a pass, in units of the reward
     reward: str = "edit-distance"  # a name from `rewards`, or "module:function"
     dense: bool = True  # pay at each step what it changed, or everything at the end
-    ahead: bool = False  # judge a state by what it would become if all of it were written at once
+    ahead: bool = False  # judge a state by the text that it would become if all of it were written at once
     validate_every: int = 50  # iterations
     seed: int = 0
 
@@ -118,7 +118,7 @@ class Settings:
 def objective(
     policy: Policy, batch: Moments, s: Settings, method: Method, entropy_weight: float
 ) -> tuple[torch.Tensor, dict[str, float]]:
-    """What one update minimises on a batch of time steps, and what to report of it."""
+    """The loss of an update on a batch of time steps, and numbers to report."""
     candidates = batch.inputs.candidates
     scores = policy.scores(batch.inputs)
     critic, fit = torch.zeros(()), {}
@@ -219,7 +219,7 @@ class PolicyTrainer:
         return self.policy.eval()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint needs to go on as if nothing had happened."""
+        """The state that a checkpoint needs to go on as if nothing had happened."""
         return {
             "settings": asdict(self.settings),
             "policy": self.policy.state_dict(),

@@ -1,4 +1,4 @@
-"""What a coordinate policy is rewarded for: a quality Q of the text so far, paid as it changes.
+"""The reward of a coordinate policy: the change of a quality Q of the text so far.
 
     r_t = Q(Y^{t+1}) − Q(Y^t)
 
@@ -31,12 +31,12 @@ RowQuality = Callable[[State, list[list[int]]], Tensor]  # a state of N rows and
 
 @dataclass(frozen=True)
 class Reward:
-    """What a step is paid: the change of a quality, less a price per step."""
+    """The reward of a step: the change of a quality, less a price per step."""
 
     quality: RowQuality
     dense: bool = True
     price: float = 0.0  # λ
-    ahead: bool = False  # Q of what a state would become if all of it were written at once, not of what is written
+    ahead: bool = False  # Q of the text that a state would become if all of it were written at once
 
 
 def written(state: State) -> list[list[int]]:

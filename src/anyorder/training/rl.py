@@ -44,9 +44,10 @@ def advantages(rewards: Tensor, values: Tensor, alive: Tensor, gamma: float, lam
 def group_relative(rewards: Tensor, group: int) -> Tensor:
     """r_gt − 1/(G−1) Σ_{g'≠g} r_g't: each row against the others of its group.  (N, T) → (N, T)
 
-    Rows n·G … n·G + G − 1 are episodes of the same input, so what the input alone decides cancels exactly. The returns
-    of these rewards are returns to go against the group's mean at the same step; a row's own rewards are not in its
-    baseline (leave one out), so the policy gradient stays unbiased. With REINFORCE this is RLOO (arXiv 2402.14740).
+    Rows n·G … n·G + G − 1 are episodes of the same input, so the part of a return that the input alone decides cancels
+    exactly. The returns of these rewards are returns to go against the group's mean at the same step; a row's own
+    rewards are not in its baseline (leave one out), so the policy gradient stays unbiased. With REINFORCE this is RLOO
+    (arXiv 2402.14740).
     """
     each = rewards.view(-1, group, rewards.shape[1])
     return ((group * each - each.sum(1, keepdim=True)) / (group - 1)).view_as(rewards)

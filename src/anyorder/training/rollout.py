@@ -34,7 +34,7 @@ Oracle = Callable[[Step, Tensor], Tensor]  # a step of n rows, their references 
 
 
 class Episodes(NamedTuple):
-    """What a task hands to a rollout: N canvases to fill, and what they should become."""
+    """N canvases to fill, and their references; a task hands them to a rollout."""
 
     context: Any
     state: State
@@ -53,7 +53,7 @@ class Episodes(NamedTuple):
 
 
 class Task(Protocol):
-    """Where episodes come from, and what a policy is finally judged by."""
+    """The source of episodes, and the judge of a policy in validation."""
 
     model: Model
     symbols: Symbols
@@ -68,14 +68,14 @@ class Task(Protocol):
 
 
 class Actor(Order):
-    """A policy as it acts: it keeps what it saw and said in this step, so that nothing is computed twice.
+    """A policy that acts: it keeps its inputs and scores of this step, so that nothing is computed twice.
 
-    `explore` is σ of a sweep that is added to what it said (`explore.py`).
+    `explore` is σ of a sweep that is added to the scores (`sweep`).
     """
 
     def __init__(self, policy: Policy, more: frozenset[str], explore: float = 0.0) -> None:
         self.policy, self.explore = policy, explore
-        self.reads = policy.reads | more  # what others want to see at every candidate, too
+        self.reads = policy.reads | more  # further fields that others read at every candidate
         self.inputs: Inputs
         self.scores: Tensor
 
@@ -86,7 +86,7 @@ class Actor(Order):
         return self.scores + self.explore * sweep(state) if self.explore else self.scores
 
     def remember(self, state: State, view: View, z: Tensor) -> dict[str, Tensor]:
-        """What the policy carries along."""
+        """The policy's memory."""
         return self.policy.remember(state, view, z)
 
     @property
@@ -124,7 +124,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Rollout:
-    """Finished episodes as time steps, and what they earned."""
+    """Finished episodes as time steps, and their rewards."""
 
     moments: list[Moments]  # one for each step t
     reward: float  # mean over episodes of Σ_t r_t
@@ -194,7 +194,7 @@ def play(
 
 
 def credited(played: Played, reward: Reward, credit: Credit) -> Rollout:
-    """What each decision is answerable for."""
+    """The advantage and return of each decision."""
     alive = played.alive
     rewards = paid(played.worth, alive, reward)
     totals = rewards.sum(-1)
@@ -212,7 +212,7 @@ def credited(played: Played, reward: Reward, credit: Credit) -> Rollout:
 
 
 def at_once(taken: Step) -> State:
-    """The state before a step with every mask written: what comes out if no more is decided."""
+    """The state before a step with every mask written: the result if no further position is decided."""
     assert taken.judged is not None
     before = taken.before
     return before.but(tokens=torch.where(before.masked, taken.judged.token, before.tokens))

@@ -85,7 +85,7 @@ def _prepare(config: Config, out: Path) -> Prepared:
 
 
 def _process() -> Any:
-    """This process among those that train together."""
+    """This process among the processes that train together."""
     with extra("train"):
         from accelerate import PartialState
 
@@ -177,7 +177,7 @@ def trained(config: Config, stage: Stage) -> dict[str, Any]:
 
 
 def build(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Any:
-    """The stage's model, with fresh weights or those of where it starts."""
+    """The stage's model, with fresh weights or the weights that it starts from."""
     torch.manual_seed(stage.seed)
     dropouts = {"dropout": stage.dropout, "attention_dropout": stage.attention_dropout}
     architecture = Architecture(len(prepared.tokenizer), **asdict(config.model), **dropouts)  # type: ignore[arg-type]
