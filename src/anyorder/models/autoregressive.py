@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -141,6 +142,11 @@ class Autoregressive(Translates, nn.Module):
         self.encoder.embeddings = self.decoder.embeddings
         self.mask_id, self.pad_id, self.eos_id = special.mask, special.pad, special.eos
         self.vocabulary = architecture.vocabulary
+        self.stack: Stack | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy looks its own weights up."""
+        return self.__dict__ | {"stack": None}
 
     def start_from(self, encoder: Transformer, decoder: Transformer) -> None:
         """Each half from one of another model; attention between them stays fresh where that has none."""
@@ -196,6 +202,7 @@ class Autoregressive(Translates, nn.Module):
         low, high = (int(x) for x in ends.aminmax()) if rows else (0, 0)
         wide = min(width, _room(high))
         if context.seen is None:
+            self.stack = None  # weights may have changed since the last text
             states = self.decoder.proj_bias.new_zeros(rows, wide, self.architecture.dim)
             seen = _Seen(inputs[:, :wide], self.decoder.new_cache(rows, wide), states, torch.zeros_like(ends))
         else:
@@ -251,9 +258,10 @@ class Autoregressive(Translates, nn.Module):
         self, context: CausalContext, seen: _Seen, symbols: Tensor, places: Tensor, same: int | None = None
     ) -> Tensor:
         """States (N, D) of one further column of each row: symbols (N,) at places (N,), all `same` if that is given."""
-        decoder, stack = self.decoder, Stack.of(self.decoder)
+        decoder, stack = self.decoder, self.stack or Stack.of(self.decoder)
         run = places[:, None] if same is None else slice(same, same + 1)
         if stack is not None:
+            self.stack = stack  # weights are looked up once a text, not once a column
             x, memory = decoder.embed(symbols[:, None], run, context.target_lang)[:, 0], context.memory
             out: Tensor = decoder.final_norm(stack.column(x, places, seen.cache.whole, memory.whole, memory.real))
             return out

@@ -51,11 +51,12 @@ class Transformer(nn.Module):
 
     def embed(self, tokens: Tensor, positions: Tensor | slice | None, languages: Tensor) -> Tensor:
         """The first layer's input: (N, L, D)."""
-        table, columns = self.position_embeddings, slice(tokens.shape[1]) if positions is None else positions
-        places = table.weight[columns] if isinstance(columns, slice) else table(columns)
-        x = self.embeddings(tokens) + places + self.lang_embeddings(languages)
-        out: Tensor = self.dropout(self.layer_norm_emb(x))
-        return out
+        columns = slice(tokens.shape[1]) if positions is None else positions
+        table = self.position_embeddings.weight
+        places = table[columns] if isinstance(columns, slice) else torch.embedding(table, columns)
+        x = torch.embedding(self.embeddings.weight, tokens) + places
+        out: Tensor = self.layer_norm_emb(x + torch.embedding(self.lang_embeddings.weight, languages))
+        return self.dropout(out) if self.training else out
 
     def _sum(self, x: Tensor, out: Tensor, norm: nn.Module) -> Tensor:
         """The residual sum of a sub-layer's input and its output, with the layer norm after it in a "post" model."""
