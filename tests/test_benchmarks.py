@@ -26,7 +26,7 @@ def test_a_benchmark_can_be_imported(name: str) -> None:
 
 
 def test_a_variant_of_a_stage_differs_in_what_it_says_and_in_nothing_else() -> None:
-    variants = ingredients.shortened(load_config(ROOT / "configs/de-en.toml"), "masked", 300)
+    variants = ingredients.shortened(load_config(ROOT / "configs/de-en-masked.toml"), "masked", 300)
     whole = variants.pop("whole")
     assert whole.stages[0].steps == 300 and 0 < whole.stages[0].cooldown < 300
     assert variants.keys() == ingredients.VARIANTS.keys() - {"whole"}

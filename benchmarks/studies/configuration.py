@@ -1,7 +1,7 @@
 """What a configuration gives, run as it stands: the course of each stage, and its models beside the one that ships.
 
-    anyorder train configs/de-en.toml --data DATA --out RUN
-    python -m benchmarks.studies.configuration configs/de-en.toml DATA RUN -o docs/results/configuration.md
+    anyorder train configs/de-en-masked.toml --data DATA --out RUN
+    python -m benchmarks.studies.configuration configs/de-en-masked.toml DATA RUN -o docs/results/configuration.md
 
 All of val and of two test sets, both directions.
 """

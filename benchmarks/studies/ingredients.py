@@ -1,6 +1,6 @@
 """What each ingredient of a training stage gives: the stage with one of them left out at a time, on all of val.
 
-    python -m benchmarks.studies.ingredients configs/de-en.toml DATA RUNS -o docs/results/ingredients.md
+    python -m benchmarks.studies.ingredients configs/de-en-masked.toml DATA RUNS -o docs/results/ingredients.md
 
 Each variant has a short schedule of its own (`--updates`) and is a folder in RUNS; what is finished is not trained
 again, and what was interrupted goes on. `--only NAME …` trains some of them and writes no page, so that several
