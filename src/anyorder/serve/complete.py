@@ -1,6 +1,6 @@
 """Completions: what OpenAI's API calls choices. A translator's prompt is the source; a language model's text goes on.
 
-Everything here runs on a request's own thread; the rows are written by the engine.
+Everything here runs on a request's own thread; the scheduler writes the rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Server: the models, the engine and the rules that every dialect of the API works with."""
+"""Server: the models, the scheduler and the rules that every dialect of the API works with."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Server:
             raise
 
     async def work(self, request: Request, sentences: int, job: Callable[[], Done]) -> Done:
-        """What `job` gives, on a thread of its own whose generators use the engine. A client that goes lets it go."""
+        """The answer of `job`, on a thread of its own that uses the scheduler; it ends when the client leaves."""
         admitted = self._admitted(request, sentences)
         watch: asyncio.Future[Any] = asyncio.ensure_future(_gone(request))
         try:
