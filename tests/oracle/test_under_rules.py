@@ -32,6 +32,7 @@ from anyorder.core.decode import Running
 from anyorder.models.table import Table
 
 V = 3
+RECIPES = {name: d for name, d in recipes.every(T=4, k=2).items() if "best" not in d.edit.reads}
 TABLES = {length: Table(length, V, seed=length) for length in (3, 4, 5)}
 
 
@@ -46,9 +47,7 @@ def language(rng: torch.Generator, length: int) -> tuple[Automaton, Tensor]:
             return automaton, valid
 
 
-@pytest.mark.parametrize(
-    "name, decoder", recipes.every(T=4, k=2).items(), ids=lambda x: x if isinstance(x, str) else ""
-)
+@pytest.mark.parametrize("name, decoder", RECIPES.items(), ids=lambda x: x if isinstance(x, str) else "")
 def test_every_recipe_writes_only_what_the_rule_allows(name: str, decoder: Decoder) -> None:
     rng = torch.Generator().manual_seed(sum(map(ord, name)))
     for trial in range(3):
@@ -59,11 +58,11 @@ def test_every_recipe_writes_only_what_the_rule_allows(name: str, decoder: Decod
         blank[:, 0] = True
         tokens = torch.where(blank, V, model.sequences[some])
         symbols = replace(decoder.symbols, temperature=1.0) if trial == 1 else decoder.symbols
-        writes = replace(decoder, symbols=symbols)
+        writes = replace(decoder, symbols=replace(symbols, renormalise=True, meanwhile=False))
         first = begin(tokens, V, V + 1, seed=trial)
         found = decode(model, model.encode(), first.ruled([automaton, None, automaton]), writes)
         assert automaton.accepts(found.tokens[0].tolist()) and automaton.accepts(found.tokens[2].tolist())
-        assert bool(found.score.isfinite().all())
+        assert not bool(found.score.isinf().any())  # it is unknown where drawn symbols choose their positions
         free = decode(
             model, model.encode(), first.take(torch.tensor([1])), writes
         )  # a row beside others has its own text
@@ -223,6 +222,8 @@ def test_a_rule_that_cannot_be_kept_is_refused_in_a_sentence() -> None:
         decode(model, model.encode(), state, recipes.easy_first)
     with pytest.raises(ValueError, match="an insertion moves what is written"):
         decode(model, model.encode(), state, replace(recipes.easy_first, edit=Insert(0, 5)))
+    with pytest.raises(ValueError, match="the best symbol of every position by itself"):
+        decode(model, model.encode(), state, recipes.every(T=4, k=2)["diffusion-gemma"])
     with pytest.raises(ValueError, match="put it into the rule"):
         allowed = Symbols(allowed=torch.ones(3, V + 2, dtype=torch.bool))
         decode(model, model.encode(), state, replace(recipes.easy_first, symbols=allowed))

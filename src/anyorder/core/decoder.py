@@ -99,8 +99,13 @@ class Decoder:
         """The state with rules that know what is never written."""
         if isinstance(self.edit, Insert):
             raise RuleError("an insertion moves what is written, so a rule cannot be kept: use an order that replaces")
-        if self.symbols.may_mask or self.symbols.allowed is not None:
-            what = "leave <mask> in place (may_mask)" if self.symbols.may_mask else "have allowed sets"
+        if "best" in self.edit.reads:
+            raise RuleError(
+                "this order ends with the best symbol of every position by itself, so a rule cannot be kept: take "
+                "another, such as confidence"
+            )
+        if self.symbols.may_mask or self.symbols.meanwhile or self.symbols.allowed is not None:
+            what = "have allowed sets" if self.symbols.allowed is not None else "may leave <mask> in place"
             raise RuleError(f"symbols that {what} cannot keep a rule: put it into the rule (Automaton.alphabets)")
         if not self.symbols.renormalise:
             raise RuleError("symbols that keep the model's own log p (renormalise=False) cannot keep a rule")

@@ -247,8 +247,10 @@ class Reader:
             out |= _shape(x.sub(x.amax(-1, keepdim=True)).clamp_(min=NEVER), reads)
         x = symbols.restrict(x, banned, state, n, i)
         if state.rules is not None:
-            out["mass"] = x.logsumexp(-1).neg_()
+            free = x.log_softmax(-1)
             x = state.rules.restrict(x, tokens, n, i, NEVER)
+            if symbols.drawn:
+                out["mass"] = torch.where(x > NEVER / 2, free, -torch.inf).logsumexp(-1)
         x = symbols.cut(x, state, n) if symbols.drawn else x
         best, token = maximum(x)
         d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
@@ -256,8 +258,8 @@ class Reader:
         log_best = p.gather(-1, token[:, None])[:, 0].log()
         allowed = best - log_best
         self._check(allowed, state, n, i)
-        if ruled:
-            out["mass"] += allowed
+        if ruled and not symbols.drawn:  # log p without the rule, less log p with it, of any symbol that it leaves
+            out["mass"] = free.gather(-1, token[:, None])[:, 0] - log_best
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
