@@ -10,6 +10,7 @@ from anyorder import recipes
 from anyorder.core import (
     Coordinates,
     Decoder,
+    Feature,
     NoContext,
     State,
     Symbols,
@@ -82,3 +83,18 @@ def test_searches_chains_and_scores_elsewhere(precise: bool) -> None:
         tokens = found.tokens[:, 0].to(DEVICE)
         there = begin(tokens, table.mask_id, table.pad_id, open=tokens != table.pad_id)
         torch.testing.assert_close(marginal(table, NoContext(), there, recipes.uniform, 4).cpu(), sums)
+
+
+@pytest.mark.parametrize("name", ["uniform", "easy-first", "confidence", "constant-time", "llada", "fast-dllm"])
+def test_a_step_reads_back_twice_at_most(name: str) -> None:
+    """Which positions are looked at, and everything else at once: which rows go on, whether anything is wrong."""
+    from benchmarks.host_reads import reads
+
+    steps, total, lines = reads(name, 8, 4, 3)
+    assert total <= 2 * steps + 2, lines  # and when the rows leave
+
+
+def test_what_is_wrong_elsewhere_is_told_after_the_step() -> None:
+    nan = Feature("broken", lambda state, view: state.logp / 0.0 * 0.0)
+    with elsewhere(), pytest.raises(ValueError, match="row 0, position 0, step 0: the order's broken is not a number"):
+        decode(Table(6, 3), NoContext(), start(DEVICE), Decoder(Coordinates(nan)))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
 
 from anyorder.core.count import ONE, Count, Ranked
-from anyorder.core.devices import constant, precise
+from anyorder.core.devices import constant, doubt, precise
 from anyorder.core.look import Conditionals
 from anyorder.core.noise import COORDINATE, grid, gumbel
 from anyorder.core.order import Order, split_noise
@@ -178,7 +178,9 @@ class Coordinates:
         low = torch.finfo(x.dtype).min / 4
         nowhere = constant(-math.inf, x.device)
         x = torch.where(region, x.clamp(low, -low), nowhere)
-        if math.isnan(x.sum().item()) and bool(x.isnan().any()):  # a sum is NaN if a term is (or if it overflows)
+        if x.device.type != "cpu":
+            doubt(x.isnan().any(), partial(self._complain, state, view, x.isnan()))
+        elif math.isnan(x.sum().item()) and bool(x.isnan().any()):  # a sum is NaN if a term is (or if it overflows)
             self._complain(state, view, x.isnan())
         if not self.tau:
             return x

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from anyorder.core.cost import Cost
 from anyorder.core.decoder import Decoder, going
-from anyorder.core.devices import inference
+from anyorder.core.devices import collected, inference, settled
 from anyorder.core.look import Reader
 from anyorder.core.model import Model, without
 from anyorder.core.ragged import widened
@@ -43,6 +43,7 @@ class Running:
         self.state: State | None = None  # of the rows under way; None before the first have joined
         self.rows = torch.zeros(0, dtype=torch.int64)  # (n,) the number by which each of them is known
         self._named = torch.zeros(0, dtype=torch.int64)  # rows of symbols that are given row by row
+        self._stays: list[bool] | None = None  # which rows go on after the last step, where that is known
         self.own = False  # is the context one that was made here, so that nobody else looks at it?
 
     def join(self, context: Any, state: State, rows: Tensor | None = None) -> None:
@@ -61,30 +62,34 @@ class Running:
         else:
             self.context, self.state, self.own = self.context.join(context), self.state.join(state), True
             self.rows = torch.cat([self.rows, rows])
+        self._stays = None
         self.leave()
 
     def step(self, alternatives: int = 0) -> Step:
         """One step of every row. Those it has finished are `done` in `Step.state`, and `leave`."""
         assert self.state is not None and len(self.rows), "no rows have joined"
-        with inference(self.state.tokens.device):
+        device = self.state.tokens.device
+        with inference(device), collected() as doubts:
             taken = step(self.reader, self.context, self.state, self.decoder, self.rows, alternatives)
+            self._stays = None if device.type == "cpu" else settled(doubts, going(self.decoder, taken.state))
         self.state = taken.state
         return taken
 
     def leave(self) -> None:
         """Rows that are done leave, and columns that only they had; the last rows take their places."""
         assert self.state is not None
-        stays = going(self.decoder, self.state)
-        if bool(stays.all()):
+        stays: list[bool] = going(self.decoder, self.state).tolist() if self._stays is None else self._stays
+        if all(stays):
             return
-        left = int(stays.sum())
-        keep = torch.arange(left, device=stays.device)
-        keep[~stays[:left]] = left + stays[left:].nonzero()[:, 0]
-        self.only(keep)
+        left = sum(stays)
+        last = iter([n for n in range(left, len(stays)) if stays[n]])
+        keep = [n if stays[n] else next(last) for n in range(left)]
+        self.only(torch.tensor(keep, dtype=torch.int64, device=self.rows.device))
 
     def only(self, keep: Tensor) -> None:
         """The rows at these places (m,) stay, all others leave."""
         assert self.state is not None
+        self._stays = None
         with inference(self.state.tokens.device):
             self.state, self.context = self.state.take(keep).trim(), without(self.context, keep, self.own)
         self.own = self.own or len(keep) < len(self.rows)  # of all rows a context may give itself, not a copy

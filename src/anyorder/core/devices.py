@@ -1,14 +1,18 @@
-"""What devices differ in: how precise their numbers are, constants that live there, how gradients are left out."""
+"""What devices differ in: how precise their numbers are, constants that live there, and what it costs to read back."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
+Doubts = list[tuple[Tensor, Callable[[], object]]]
+_collecting = threading.local()
 NO_FLOAT64 = {"mps"}  # draws have 23 bits there, not 53, and log p of sets seven digits
 
 
@@ -40,3 +44,34 @@ def constant(value: float, device: torch.device) -> Tensor:
 def inference(device: torch.device) -> AbstractContextManager[object]:
     """Without gradients. Inference mode, which is a little faster, is not to be had on every device (XLA)."""
     return torch.inference_mode() if device.type in ("cpu", "cuda") else torch.no_grad()
+
+
+def doubt(wrong: Tensor, complain: Callable[[], object]) -> None:
+    """Complain if `wrong` () holds: at once on a CPU, elsewhere when the `collected` doubts are `settled`, for every
+    number that the host reads back makes it wait for the device."""
+    held: Doubts | None = getattr(_collecting, "held", None)
+    if held is not None and wrong.device.type != "cpu":
+        held.append((wrong, complain))
+    elif bool(wrong):
+        complain()
+
+
+@contextmanager
+def collected() -> Iterator[Doubts]:
+    """The doubts that are raised within, in this thread."""
+    before, held = getattr(_collecting, "held", None), Doubts()
+    _collecting.held = held
+    try:
+        yield held
+    finally:
+        _collecting.held = before
+
+
+def settled(doubts: Doubts, more: Tensor) -> list[bool]:
+    """Read all doubts, and `more` (n,) bool with them, at once; complain where one was justified."""
+    flags = torch.cat([*(wrong.reshape(1) for wrong, _ in doubts), more]).tolist()
+    for (_, complain), wrong in zip(doubts, flags, strict=False):
+        if wrong:
+            complain()
+    known: list[bool] = flags[len(doubts) :]
+    return known

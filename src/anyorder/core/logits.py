@@ -27,7 +27,7 @@ def maximum(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def entry(x: Tensor, token: Tensor) -> Tensor:
     """x (m, V) at `token` (m,); a symbol that the head leaves out (<mask>, in some models) has log p = −∞: (m,)."""
-    if int(token.max()) < x.shape[-1]:
+    if x.device.type == "cpu" and int(token.max()) < x.shape[-1]:
         return x.gather(-1, token[:, None])[:, 0]
     value = x.gather(-1, token.clamp_max(x.shape[-1] - 1)[:, None])[:, 0]
     return torch.where(token < x.shape[-1], value, -torch.inf)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.cost import Cost
+from anyorder.core.devices import doubt
 from anyorder.core.joint import drawn_together
 from anyorder.core.logits import entry, maximum, together
 from anyorder.core.model import Model
@@ -321,13 +322,20 @@ class Reader:
 
     def _check(self, lse: Tensor, state: State, n: Tensor, i: Tensor) -> None:
         """log Σ exp (m,) of each entry's logits, or the largest of them, must be that of a distribution."""
-        low, high = [lse.item()] * 2 if len(lse) == 1 else (x.item() for x in lse.aminmax())  # NaN if any is
-        if not (low >= NEVER / 2 and high < torch.inf):
+
+        def complain() -> None:
             m = int((~lse.isfinite() | (lse < NEVER / 2)).nonzero()[0])
             where = f"row {int(state.row[n[m]])}, position {int(i[m])}, step {int(state.step[n[m]])}"
             if bool(lse[m].isfinite()):
                 raise ValueError(f"{where}: bans, allowed sets, rules and the model leave no possible symbol")
             raise ModelError(f"{where}: the model's logits are not finite numbers (NaN or infinite weights?)")
+
+        if lse.device.type != "cpu":
+            doubt(~((lse >= NEVER / 2) & (lse < torch.inf)).all(), complain)
+            return
+        low, high = [lse.item()] * 2 if len(lse) == 1 else (x.item() for x in lse.aminmax())  # NaN if any is
+        if not (low >= NEVER / 2 and high < torch.inf):
+            complain()
 
 
 def _shape(

@@ -67,5 +67,5 @@ def gumbel(seed: Tensor, *keys: Key) -> Tensor:
 
 def grid(seed: Tensor, step: Tensor, width: int, purpose: int) -> tuple[Tensor, Key, range, int]:
     """Keys of an (N, width) grid of draws, each row at its own step: pass on to `uniform` or `gumbel`."""
-    steps = set(step.tolist())
-    return seed[:, None], steps.pop() if len(steps) == 1 else step[:, None], range(width), purpose
+    steps = set(step.tolist()) if step.device.type == "cpu" else ()  # elsewhere it would have to be waited for
+    return seed[:, None], next(iter(steps)) if len(steps) == 1 else step[:, None], range(width), purpose

@@ -130,6 +130,14 @@ class State:
         new.__dict__.update(fields)
         return new
 
+    def stepped(self, **changes: Any) -> State:
+        """`but` of a step that was taken: no row is fresh any more, and each has one step fewer left."""
+        new, left = self.but(**changes), self.__dict__.get("remaining")
+        new.__dict__["fresh"] = None
+        if left is not None:
+            new.__dict__["remaining"] = [n - 1 for n in left]
+        return new
+
     def take(self, rows: Tensor) -> State:
         """Hypotheses `rows` (M,), repeats allowed."""
         return self.but(

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from anyorder.core.decoder import Decoder
-from anyorder.core.devices import constant
+from anyorder.core.devices import constant, doubt
 from anyorder.core.edit import Edited
 from anyorder.core.look import Reader
 from anyorder.core.state import ECHO, State, View
@@ -185,7 +185,7 @@ def _write(task: _Task, z: Tensor, logz: Tensor, view: View, judged: View | None
     known = new.view
     if task.ahead:  # asked about the symbols now in place
         known = view._replace(current=None if view.current is None else torch.where(z, view.logp, view.current))
-    new = new.but(score=before + gained, step=state.step + 1, memory=memory, view=known)
+    new = new.stepped(score=before + gained, step=state.step + 1, memory=memory, view=known)
     new = task.decoder.length.finish(new)
     if state.budget is None and not task.decoder.moves:
         _check_progress(state, new)
@@ -197,12 +197,15 @@ def _check_progress(before: State, after: State) -> None:
     if after.tokens.shape != before.tokens.shape:
         return
     changed = (after.tokens != before.tokens) | (after.open != before.open)
-    if not all(moved := changed.any(-1).tolist()):
-        n = moved.index(False)
+
+    def complain() -> None:
+        n = changed.any(-1).tolist().index(False)
         raise ValueError(
             f"row {int(before.row[n])}, step {int(before.step[n])}: the step changed nothing, and the decoder has no "
             "number of steps to end at: give it `steps`, or a count and a region that write what is masked"
         )
+
+    doubt(~changed.any(-1).all(), complain)
 
 
 def _either(z: Tensor, more: Tensor | None) -> Tensor:
