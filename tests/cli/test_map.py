@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -36,6 +37,7 @@ def test_a_run_that_is_killed_goes_on_and_gives_what_translate_gives(
         _, err = process.communicate(timeout=60)
         assert process.returncode == code and "Traceback" not in err
     assert "the same command goes on from there" in err and not (out / "manifest.json").exists()
+    assert json.loads((out / "job.json").read_text())["task"]["options"]["steps"] == 2  # a number, as in Python
     done = run(*args, "--workers", "1")
     assert done.code == 0 and "400 rows in 21 of 21 shards" in done.out and "of them done before" in done.out
     plain = run("translate", "-t", "en", "-m", model_folder, "--steps", "2", "--lengths", "1", "-i", source)

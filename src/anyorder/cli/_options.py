@@ -54,8 +54,9 @@ def parted(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     plan = {
         name: value for name, value in given.items() if name in known() and value is not None and value is not False
     }
-    if isinstance(plan.get("order"), str):
-        plan["order"] = known()["order"].value(plan["order"])
+    for name in ("order", "steps"):  # as Python gives them: a folder of `map` is of the same job, however it was begun
+        if name in plan:
+            plan[name] = known()[name].value(plan[name])
     loading = {name: given[name] for name, one in known(Loading).items() if given.get(name, one.default) != one.default}
     return plan, loading
 
