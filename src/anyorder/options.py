@@ -171,7 +171,7 @@ class Options(Declared):
         "or a recipe such as 'mask-predict(10)'. forwards is from left to right to an end of its own, for a model that "
         "contains an autoregressive one. Your own: FILE.py:NAME, or the name that an installed package gives it (entry "
         "point anyorder.orders). Several, as in 'easy-first | left2right', give candidates that --rescore compares.",
-        told="the model's own (de-en: forwards); easy-first beside --count, --steps or --among",
+        told="the model's own (de-en: refinement(2)); easy-first beside --count, --steps or --among",
         defaults={"fill": "negent", "infill": "negent", "generate": Told("a diffusion LM's own; uniform"),
             "design": "uniform"},
         flags=("-O",), words=True, python="str | Order | Decoder | None", read=_order,
@@ -206,7 +206,7 @@ class Options(Declared):
         None,
         "Texts that a prefix beam keeps, for a model whose canvas has slots: the likeliest, all their alignments "
         "together, by what the passes saw; it costs no pass.",
-        told="8, where the canvas has slots", least=1, served=32,
+        told="16, where the canvas has slots", least=1, served=32,
         without={"stream": "it shows the canvas, and its one reading", **NO_SLOTS},
     )  # fmt: skip
     draft: bool = option(

@@ -101,6 +101,7 @@ def test_every_recipe_fills_the_slots(translator: Translator, name: str) -> None
         ({"rescore": "pll"}, "rescore 'marginal'"),
         ({"prefix_beam": 4, "beam": 2}, "no effect"),
         ({"draft": True}, "no autoregressive model"),
+        ({"polish": 1, "rescore": "ar"}, "holds alignments"),
     ],
 )
 def test_what_could_have_no_effect_is_refused(translator: Translator, options, message: str) -> None:

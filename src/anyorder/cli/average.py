@@ -22,7 +22,7 @@ def average(
     The first says what kind of model it is. Checkpoints of one run, a model and the one it was fine-tuned from, or
     models that were fine-tuned from the same one are worth trying; models that were trained apart are not.
 
-    Example: anyorder average de-en de-en-ar -o de-en-mean
+    Example: anyorder average de-en-masked de-en-ar -o de-en-mean
     """
     from anyorder.models.average import average as write
     from anyorder.models.catalog import found

@@ -28,7 +28,7 @@ LEARNED = {  # orders that were learned: their files, by direction
     "learned": "policy-{}.safetensors",  # which position
     "learned-count": "count-{}.safetensors",  # and how many at once
 }
-BESIDE, KINDS = "-ar", ("-joint",)  # the autoregressive twin of "de-en" and of "de-en-joint" is "de-en-ar"
+BESIDE, KINDS = "-ar", ("-joint", "-masked")  # the autoregressive twin of "de-en" and of "de-en-joint" is "de-en-ar"
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from anyorder.text.rules.rule import ruled
 from anyorder.text.rules.spelling import lengths_said
 from anyorder.text.words import COMPOSED, FORWARDS
 
-PREFIX_BEAM = 8  # texts that a prefix beam keeps, where a plan does not say how many
+PREFIX_BEAM = 16  # texts that a prefix beam keeps, where a plan does not say how many
 OUTSIDE = -1  # a position that belongs to no part of a rule
 _METER = Lock()  # batches that run side by side add to one cost
 
@@ -96,6 +96,10 @@ class Generator:
         """With a prefix beam and the score of the autoregressive model beside, where a plan has none."""
         if plan.lengths > 1 and "lengths" in plan.changed:
             raise PlanError(f"{self.name} writes on one canvas, so lengths could have no effect: leave it out")
+        if plan.polish:
+            raise PlanError(
+                "polish writes symbols of a text anew, and a canvas of slots holds alignments: leave it out"
+            )
         drawn = plan.searches or plan.temperature > 0
         if drawn and (plan.prefix_beam or 1) > 1:
             raise PlanError("a prefix beam searches what was seen, so beam, positions and temperature have no effect")

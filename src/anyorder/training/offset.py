@@ -14,7 +14,7 @@ import torch
 from anyorder.models.folder import TRAINED, ModelFolder, save_model
 from anyorder.training.checkpoint import write_atomically
 
-OFFSETS = (0.0, 0.5, 1.0, 1.5, 2.0)
+OFFSETS = (0.0, 0.25, 0.5, 0.75, 1.0)
 NAME = "blank_offset"  # in training.json
 
 

@@ -144,7 +144,8 @@ def run_stage(config: Config, stage: Stage, prepared: Prepared, out: Path) -> Pa
     same_run(folder / "stage.json", {**identity, **settings}, free=() if finished else settings, write=trainer.main)
     trainer.run()
     if stage.objective == "alignment" and scorer is not None and trainer.main:
-        offset = choose_offset(ModelFolder(folder / BEST), scorer)
+        whole = _scorer(config, replace(stage, bleu_sentences=len(prepared.references[0])), prepared, lengths)
+        offset = choose_offset(ModelFolder(folder / BEST), whole)
         print(f"{stage.name}: the blank's logit is lowered by {offset:g}", file=sys.stderr)
     return folder / BEST
 

@@ -198,7 +198,8 @@ class Trainer:
             if self.bleu is not None:
                 scores = self.bleu(self.model)
                 record["bleu"] = {k: round(v, 2) for k, v in scores.items()}
-                criterion = -sum(scores.values()) / len(scores)
+                if self.stage.objective != "alignment":  # whose BLEU hangs on the blank's offset, chosen at the end
+                    criterion = -sum(scores.values()) / len(scores)
             if criterion < self.position.best:
                 self.position.best = criterion
                 save_model(self.model, self.folder / BEST)
