@@ -72,7 +72,7 @@ def table(walk: Walk) -> str:
     rows = "\n".join(f"| {package} | {n} |" for package, n in packages.most_common())
     return (
         f"`anyorder {' '.join(f'{word!r}' if ' ' in word else word for word in COMMAND)}` enters "
-        f"{len(walk.functions)} functions in {files} files, {len(walk.deepest)} frames deep; {parts} of these functions "
+        f"{len(walk.functions)} functions in {files} files, {len(walk.deepest)} frames deep; {parts} of them "
         "are comprehensions and lambdas.\n\n"
         f"| package | functions |\n|---|---:|\n{rows}\n\n"
     )

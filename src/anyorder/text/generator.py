@@ -193,18 +193,22 @@ class Generator:
     ) -> list[list[list[Hypothesis]]]:
         """For each input and each of its canvases (likeliest length first) the hypotheses, order by order."""
         carrier, plan = self.carried_by(plan, inputs)
-        if carrier is not self:
-            return carrier.write(inputs, plan, keep=keep, scores=scores, progress=progress)
+        return carrier._write(inputs, plan, keep, scores, progress)
+
+    def _write(
+        self, inputs: Sequence[Input], plan: Plan, keep: bool, scores: bool, progress: Progress
+    ) -> list[list[list[Hypothesis]]]:
+        """As `write`, with a plan that is settled."""
         decoders = self.decoders(plan, scores or keep)
         expected(self, inputs, decoders, keep).allow(plan, self.name)
         inputs = drafted(self, inputs, plan.lengths) if plan.draft else inputs
         return engine.write(self, inputs, plan, keep, scores, progress)
 
     def decoders(self, plan: Plan, scores: bool) -> list[tuple[Plan, Decoder]]:
-        """The composition of each order. Without `scores` none is computed that nothing is chosen by: a text that is
-        written from left to right and is the only one of its input. Other orders may look at log p of what stands."""
+        """The composition of each order of a settled plan. Without `scores` a text that is written from left to right,
+        and is the only one of its input, gets none. Other orders may look at log p of what stands."""
         scored = scores or not self.causal or plan.searches
-        return [(each, replace(self.decoder(each), scored=scored)) for each in plan.each]
+        return [(each, replace(self._decoder(each), scored=scored)) for each in plan.each]
 
     def spend(self, cost: Cost) -> None:
         """Add to what this generator has cost."""
@@ -332,8 +336,9 @@ class Generator:
     def decoder(self, plan: Plan) -> Decoder:
         """The composition of a plan with one order, for this model: it writes text only."""
         carrier, plan = self.carried_by(plan)
-        if carrier is not self:
-            return carrier.decoder(plan)
+        return carrier._decoder(plan)
+
+    def _decoder(self, plan: Plan) -> Decoder:
         if self.causal:
             check_causal(plan, self.name, "leave it out, or give an order" if self.whole else "leave it out")
             return replace(
