@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from cli_support import Run
 
-from anyorder.cli import _job
+from anyorder.cli import _streams
 from anyorder.data import lines as lines_of
 from anyorder.traces import reading
 
@@ -73,7 +73,7 @@ def test_an_autoregressive_model(run: Run, model_folder: Path, tmp_path: Path, b
     file = tmp_path / "t.jsonl"
     done = run("translate", LINES[0], "--to", "en", "-m", f"{model_folder}-ar", "--beam", beam, "--trace", file)
     trace = reading.read(file)[0]
-    assert done.code == 0 and done.lines == [_job.one_line(str(trace.text))] and trace.recipe == "autoregressive"
+    assert done.code == 0 and done.lines == [_streams.one_line(str(trace.text))] and trace.recipe == "autoregressive"
     assert [step.positions for step in trace.steps] == [[i] for i in range(trace.length)]
 
 
@@ -161,7 +161,7 @@ def test_windows_begin_small_and_stay_bounded() -> None:
 
 
 def test_a_translation_is_one_line() -> None:
-    assert _job.one_line("a\nb\r\nc") == "a b  c"
+    assert _streams.one_line("a\nb\r\nc") == "a b  c"
 
 
 MISTAKES = [

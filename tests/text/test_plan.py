@@ -81,7 +81,7 @@ def test_brackets_take_names() -> None:
         ({"beam": 4, "order": "gibbs(3)"}, "no effect"),
         ({"beam": 4, "steps": 3}, r"one position per step, not constant\(3\)"),
         ({"conditionals": "hidden"}, "visible or masked"),
-        ({"bean": 4}, "did you mean 'beam'"),
+        ({"beem": 4}, "did you mean 'beam'"),
         ({"top_k": 0}, "top_k"),
         ({"steps": 2.5}, "steps is a whole number"),
         ({"temperature": math.nan}, "temperature must be"),

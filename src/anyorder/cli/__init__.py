@@ -14,9 +14,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from anyorder.cli._errors import FAILURE, OURS, for_people
 from anyorder.cli._guard import guarded
-from anyorder.cli._terminal import drop_output, open_streams, visible
+from anyorder.cli._terminal import FAILURE, OURS, drop_output, for_people, open_streams, visible
 
 FIRST = (
     "translate",

@@ -11,7 +11,7 @@ import typer
 
 from anyorder.cli import _options as o
 from anyorder.cli._guard import FOLDER, READ, WRITTEN
-from anyorder.cli._job import one_line
+from anyorder.cli._streams import one_line
 from anyorder.cli._terminal import visible
 from anyorder.errors import UsageError
 from anyorder.files import write_whole

@@ -31,7 +31,7 @@ def fill(
     Example: anyorder fill "The [MASK] [MASK] sat on the [MASK]." -m bert-base-uncased
     """
     from anyorder.cli._show import Watch
-    from anyorder.cli._stream import texts_or_lines
+    from anyorder.cli._streams import texts_or_lines
 
     plan, loading = o.parted(given)
     o.make_plan(**plan)

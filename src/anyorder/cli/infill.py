@@ -33,7 +33,7 @@ def infill(
 
     Example: anyorder infill "Yesterday {} in the park." -m bert-base-uncased --length 2-6
     """
-    from anyorder.cli._stream import texts_or_lines
+    from anyorder.cli._streams import texts_or_lines
 
     plan, loading = o.parted(given)
     o.make_plan(**plan)

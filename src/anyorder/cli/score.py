@@ -36,7 +36,7 @@ def score(
 
     Example: anyorder score "The cat sat on the mat." -m bert-base-uncased --tokens
     """
-    from anyorder.cli._stream import texts_or_lines
+    from anyorder.cli._streams import texts_or_lines
 
     _, loading = o.parted(given)
     if to is not None:
@@ -63,7 +63,7 @@ def _say(text: str, found: TextScore, tokens: bool, as_json: bool, **more: str) 
 def _translations(
     model: str, to: str, text: list[str] | None, tokens: bool, as_json: bool, loading: dict[str, Any]
 ) -> None:
-    from anyorder.cli._stream import texts_or_lines
+    from anyorder.cli._streams import texts_or_lines
     from anyorder.errors import TextError
 
     if text and len(text) != 2:

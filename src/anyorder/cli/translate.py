@@ -81,9 +81,9 @@ def translate(
     raw = unpacked(input_file.open("rb")) if input_file else None
     made = o.make_plan(**plan)
 
-    from anyorder.cli._job import Job
     from anyorder.cli._show import Watch
-    from anyorder.text.identity import identity
+    from anyorder.cli._streams import Run
+    from anyorder.text.load import identity
 
     translator = o.open_translator(model, loading)
     _check_direction(translator, to, source, made)
@@ -91,18 +91,18 @@ def translate(
         if "\n" not in one and len(one) < 1000 and Path(one).is_file():
             print(f"anyorder: {visible(one)} is a file, and is translated as a text: --input reads it", file=sys.stderr)
     watch = Watch(show, trace, view)
-    job = Job(translator, to, source, made, as_json, watch)
+    run = Run(translator, to, source, made, as_json, watch)
     if text:
-        job.texts(text, output)
+        run.texts(text, output)
     else:
         if raw is None and sys.stdin.isatty():
             print("anyorder: write a sentence and press Enter; Ctrl-D ends", file=sys.stderr)
         settings = {name: value for name, value in plan.items() if name not in ("most_passes", "most_memory")}
         settings |= {"to": to, "from": source, "json": as_json, "trace": trace is not None, **loading}
-        run = {} if output is None else {**identity(model, made, loading.get("beside")), **settings}
-        job.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, run)
+        settings = {} if output is None else {**identity(model, made, loading.get("beside")), **settings}
+        run.stream(raw or sys.stdin.buffer, str(input_file or "standard input"), output, resume, settings)
     watch.finish()
-    if job.failed:
+    if run.failed:
         raise typer.Exit(1)
 
 

@@ -24,7 +24,7 @@ from anyorder.corpus.task import Task, absolute
 from anyorder.corpus.work import DONE, JOB, LOCK, MANIFEST, Report, Shard, Work, cut, key_of
 from anyorder.errors import UsageError
 from anyorder.files import ASIDE, FileError, agree, open_claimed
-from anyorder.text.identity import identity
+from anyorder.text.load import identity
 
 VERSION = 1
 FLAT = ("text", "csv", "fasta")  # formats of one value a field

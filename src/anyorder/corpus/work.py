@@ -17,7 +17,7 @@ from anyorder.corpus.task import Opened, Task
 from anyorder.errors import DataError
 from anyorder.files import FileError, fingerprint
 from anyorder.pool import Pool, every
-from anyorder.text.identity import identity
+from anyorder.text.load import identity
 
 JOB, DONE, LOCK, MANIFEST = "job.json", "_done", "_lock", "manifest.json"
 SAID = 20  # errors of rows that a report quotes

@@ -178,7 +178,7 @@ class Generator:
         found = [[h for some in each for h in some] for each in written]
         if not polish:
             return found
-        from anyorder.text.local_search import polished
+        from anyorder.text.polish import polished
 
         return polished(self, inputs, found, plan, progress)
 

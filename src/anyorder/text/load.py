@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, get_args, overload
 
 from anyorder.core.devices import device_of
 from anyorder.errors import ModelError
+from anyorder.files import digest
 from anyorder.machine import keep_freed_memory
 from anyorder.models import catalog
 from anyorder.models.catalog import DEFAULT, shipped
@@ -18,10 +19,13 @@ from anyorder.models.placing import FORMATS, Placing
 from anyorder.options import Loading, known, misspelt
 from anyorder.text import keywords
 from anyorder.text.language_model import LanguageModel
+from anyorder.text.own_orders import file_of
 from anyorder.text.translator import Lazily, Translator
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
+
+    from anyorder.text.plan import Plan
 
 __all__ = ["load", "shipped"]
 
@@ -137,3 +141,21 @@ def _ours(folder: ModelFolder, other: ModelFolder | None, arithmetic: Callable[[
     )  # fmt: skip
     where = device_of(model)
     return translator if where.type == "cpu" else translator.to(where)
+
+
+def identity(model: str, plan: Plan, beside: str | None = None) -> dict[str, str]:
+    """The version of this package, and a fingerprint of the model; of one on a hub its name alone."""
+    from anyorder import __version__
+
+    folder = catalog.locate(model)
+    if folder is None:
+        return {"version": __version__, "model": model}
+    parts = [folder.path]
+    judge = folder.beside if beside is None else catalog.locate(beside)
+    if plan.rescore in ("ar", "both") and judge is not None:
+        parts.append(judge.path)
+    orders = [one.order for one in plan.each]
+    named = [order for order in orders if isinstance(order, str)]
+    policies = [Path(order) for order in named if order.endswith(".safetensors")]
+    policies += [path for order in named if (path := file_of(order)) is not None]
+    return {"version": __version__, "model": digest(*parts, *(p for p in policies if p.is_file()))}

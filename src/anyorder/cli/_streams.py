@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
-from anyorder.cli import _show, _stream
+from anyorder.cli import _show
 from anyorder.cli._outputs import Outputs
 from anyorder.cli._terminal import shown, visible
-from anyorder.data.lines import windows
+from anyorder.data.lines import CHUNK, windows
 from anyorder.files import FileError, ctrl_c_waits, keep_apart, write_whole
+from anyorder.progress import Bar
 
 if TYPE_CHECKING:
     from anyorder.text.plan import Plan
@@ -24,7 +26,7 @@ SAID = ("text", "ids", "tokens", "logp", "score", "path_score", "log_length")  #
 
 
 @dataclass
-class Job:
+class Run:
     """What is to be done with each text."""
 
     translator: Translator
@@ -58,7 +60,7 @@ class Job:
             sizes = [block.lines for block in outputs.blocks]
             before = sum(sizes)
             try:
-                with _stream.progress(raw, sys.stdout, before) as bar:
+                with progress(raw, sys.stdout, before) as bar:
                     for n, (number, lines) in enumerate(windows(raw, name, sizes)):
                         if n < len(sizes):
                             outputs.check(n, number, lines)
@@ -123,3 +125,35 @@ def _file(raw: IO[bytes]) -> int | None:
 def one_line(text: str) -> str:
     """A text without line ends: models write any character, but a line in is a line out."""
     return text.replace("\r", " ").replace("\n", " ")
+
+
+def texts_or_lines(texts: list[str] | None) -> Iterator[str]:
+    """The texts of a command line; without any, the lines of standard input."""
+    if texts:
+        yield from texts
+        return
+    for _, lines in windows(sys.stdin.buffer, "standard input"):
+        yield from lines
+
+
+def progress(raw: IO[bytes], out: TextIO, done: int) -> Bar:
+    """A bar of lines; not shown where the lines themselves are."""
+    shown = sys.stderr.isatty() and not out.isatty()
+    return Bar("", _count_lines(raw) if shown else None, done, shown=shown)
+
+
+def _count_lines(raw: IO[bytes]) -> int | None:
+    """The lines left in a file; None where it can not be read twice (a pipe)."""
+    try:
+        start = raw.tell()
+    except OSError:
+        return None
+    count, last = 0, b"\n"
+    try:
+        while chunk := raw.read(CHUNK):
+            count, last = count + chunk.count(b"\n"), chunk[-1:]
+    except (OSError, EOFError, zlib.error):
+        return None  # it is damaged: how far it can be read will be said when it is read
+    finally:
+        raw.seek(start)
+    return count + (last != b"\n")

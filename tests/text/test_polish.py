@@ -11,8 +11,8 @@ from cli_support import build_translator
 import anyorder
 from anyorder.errors import PlanError, TextError
 from anyorder.text.batching import Progress
-from anyorder.text.local_search import combined, difference, joined, polished, reopened
 from anyorder.text.plan import Plan
+from anyorder.text.polish import combined, difference, joined, polished, reopened
 from anyorder.text.results import Hypothesis
 from anyorder.text.rows import Canvas, Input
 
