@@ -188,7 +188,7 @@ class Options(Declared):
         told="L", least=1, served=256, words=True, read=_steps,
     )  # fmt: skip
     among: str | None = option(
-        None, "Which positions may be chosen: masked, everywhere, revisit, block(8), dilated(16).",
+        None, "Which positions may be chosen: masked, everywhere, revisit, block(8), aligned(8), dilated(16).",
         told="masked; everywhere with --count anneal", words=True,
     )  # fmt: skip
     conditionals: Conditionals = option(

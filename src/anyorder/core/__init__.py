@@ -6,7 +6,17 @@ p(G|X) = p(L|X) · ∏_t ∏_i p(z_i^{t+1} | Y^{≤t}, Z^t, X) · p(y_i^{t+1} | 
 
 from anyorder.core.automaton import Automaton
 from anyorder.core.beam import Beam, Searching, beam
-from anyorder.core.coordinates import Coordinates, Region, block, dilated, everywhere, last_slot, masked, revisit
+from anyorder.core.coordinates import (
+    Coordinates,
+    Region,
+    aligned,
+    block,
+    dilated,
+    everywhere,
+    last_slot,
+    masked,
+    revisit,
+)
 from anyorder.core.cost import Cost
 from anyorder.core.count import (
     Count,
@@ -56,8 +66,8 @@ __all__ = [
     "FEATURES", "Accept", "Automaton", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit",
     "Feature", "Given", "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError",
     "PathPlanning", "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Running", "Samples", "Searching",
-    "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "anneal", "beam", "begin", "best", "block",
-    "canvas", "chains", "chance", "confidence", "constant", "decode", "diffusion", "dilated", "done", "entropy_bound",
+    "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "aligned", "anneal", "beam", "begin", "best",
+    "block", "canvas", "chains", "chance", "confidence", "constant", "decode", "diffusion", "dilated", "done", "entropy_bound",
     "even", "everywhere", "factor", "fixed", "kl_stable", "last_slot", "leftmost", "log_likelihood", "logp", "margin",
     "marginal", "masked", "negent", "parse", "pll", "position", "random", "revisit", "rightmost", "sampler", "shares",
     "stale", "step", "threshold", "token_scores", "unroll", "whole",

@@ -77,6 +77,24 @@ def block(size: int) -> Region:
     return Region(f"block({size})", lambda state: extent(state) & state.masked, extent, blank=True, span=size)
 
 
+def aligned(size: int, lead: int = 0) -> Region:
+    """Blocks of `size` columns of the whole canvas, prompt included, left to right: as block-causal attention has them.
+
+    With `lead` the first column of every `lead` comes alone, before the others of its block.
+    """
+    whole_number("the size of aligned", size)
+    whole_number("the lead of aligned", lead, 0)
+
+    def extent(state: State) -> Tensor:
+        column = torch.arange(state.tokens.shape[1], device=state.tokens.device)
+        first = torch.where(state.masked, column, torch.iinfo(torch.int64).max).amin(-1, keepdim=True)
+        here = state.open & (column // size == first // size)
+        return torch.where((first % lead == 0) & (column != first), False, here) if lead else here
+
+    name = f"aligned({size}, {lead})" if lead else f"aligned({size})"
+    return Region(name, lambda state: extent(state) & state.masked, extent, blank=True, span=size)
+
+
 def dilated(size: int) -> Region:
     """Within each block of `size`, positions far apart together: every size/2-th, then every size/4-th, … (DUS)."""
     whole_number("the size of dilated", size)

@@ -190,6 +190,29 @@ def _dream(f: Fields) -> Mapped:
     return Mapped(_qwen2(f), f("mask_token_id"))
 
 
+# ------------------------------------------------------------------ block diffusion
+
+
+def _sdar(f: Fields) -> Mapped:
+    """A Qwen 3: block-causal, its mask symbol and block known from its authors' code."""
+    more = {name: value for name in ("head_dim", "attention_bias") if (value := f(name, None)) is not None}
+    f.ignored("debug", "fuse_cross_entropy", "ep_size", "micro_forward", "skip_checkpoint")
+    return Mapped(_qwen2(f) | more, f("mask_token_id", 151669), f("block_size", f("block_length", 4)))
+
+
+def _fast_dllm(f: Fields) -> Mapped:
+    return Mapped(_qwen2(f), f("mask_token_id", 151665), f("bd_size", 32))
+
+
+def _nemotron(f: Fields) -> Mapped:
+    """A Ministral 3, whose queries are scaled by their position as Llama 4's are."""
+    f.without("sliding_window")
+    f.ignored("attention_dropout", "initializer_range", "max_window_layers", "dlm_paradigm", "dlm_loss_weight")
+    names = ("rope_parameters", "head_dim", *(name for name in _QWEN2 if not name.startswith("rope")))
+    config = {name: value for name in names if (value := f(name, None)) is not None}
+    return Mapped(config, f("mask_token_id", 100), f("block_size", 32))
+
+
 def _in_blocks(size: int) -> Callable[[int, int | None], dict[str, Any]]:
     """LLaDA's way: a symbol a step unless there are fewer steps, the surest of each block, nothing drawn."""
 
@@ -203,6 +226,16 @@ def _dream_writes(length: int, steps: int | None) -> dict[str, Any]:
     return {"order": f"dream({steps or length}, entropy)", "temperature": 0.2, "top_p": 0.95}
 
 
+def _by_blocks(count: str, among: str) -> Callable[[int, int | None], dict[str, Any]]:
+    """The surest of each block of columns; a number of steps is that of each block."""
+
+    def writes(length: int, steps: int | None) -> dict[str, Any]:
+        several = count if steps is None else f"even({steps})"
+        return {"order": "confidence", "count": several, "among": among, "temperature": 0.0}
+
+    return writes
+
+
 FAMILIES: dict[str, Family] = {  # by what `architectures` names, for one model_type may mean several
     "LLaDAModelLM": Family(
         "LLaDA", "LlamaForCausalLM", _llada, _LLADA_NAMES, ends=("<|eot_id|>",), writes=_in_blocks(32)
@@ -210,8 +243,24 @@ FAMILIES: dict[str, Family] = {  # by what `architectures` names, for one model_
     "DreamModel": Family(
         "Dream", "Qwen2ForCausalLM", _dream, shifted=True, ends=("<|im_end|>",), length=512, writes=_dream_writes
     ),
-}
-MODEL_TYPES = {"llada": "LLaDAModelLM", "Dream": "DreamModel"}  # where a folder names no architecture
+    "SDARForCausalLM": Family(
+        "SDAR", "Qwen3ForCausalLM", _sdar, ends=("<|im_end|>",), writes=_by_blocks("even(4)", "aligned(4)")
+    ),
+    "Fast_dLLM_QwenForCausalLM": Family(
+        "Fast-dLLM v2", "Qwen2ForCausalLM", _fast_dllm, shifted=True, ends=("<|im_end|>",),
+        writes=_by_blocks("threshold(0.9)", "aligned(8, 32)"),
+    ),
+    "NemotronLabsDiffusionModel": Family(
+        "Nemotron-Labs-Diffusion", "Ministral3ForCausalLM", _nemotron,
+        {r"^encoder\.": "model.", r"^diffusion_head\.": "lm_head."}, writes=_by_blocks("threshold(0.9)", "aligned(32)"),
+    ),
+}  # fmt: skip
+MODEL_TYPES = {  # where a folder names no architecture
+    "llada": "LLaDAModelLM", "Dream": "DreamModel", "sdar": "SDARForCausalLM",
+    "Fast_dLLM_Qwen": "Fast_dLLM_QwenForCausalLM", "nemotron_labs_diffusion": "NemotronLabsDiffusionModel",
+}  # fmt: skip
+
+UNKNOWN = {"llada2_moe": "LLaDA 2 is a mixture of experts of its own"}
 
 
 def family_of(config: Mapping[str, Any]) -> Family | None:
@@ -219,6 +268,8 @@ def family_of(config: Mapping[str, Any]) -> Family | None:
     kind, named = config.get("model_type"), config.get("architectures")
     names = [str(name) for name in named] if isinstance(named, list) else []
     found = next((FAMILIES[name] for name in names if name in FAMILIES), None)
+    if found is None and kind in UNKNOWN:
+        raise ModelError(f"{UNKNOWN[kind]}, which transformers does not have: it is not supported")
     if found is None and kind in MODEL_TYPES:
         if names:
             raise ModelError(

@@ -235,7 +235,7 @@ class LanguageModel:
         if isinstance(steps, str) or any(
             options.get(name, known()[name].default) != known()[name].default for name in composing
         ):
-            own.pop("order")
+            own = {name: value for name, value in own.items() if name not in composing}
         else:
             options.pop("steps", None)
         if not options.get("temperature", own["temperature"]):  # nothing is drawn

@@ -26,7 +26,7 @@ COUNTS: dict[str, Callable[..., Count]] = {
 }  # fmt: skip
 REGIONS: dict[str, Callable[..., Region]] = {
     "masked": lambda: core.masked, "everywhere": lambda: everywhere, "revisit": lambda: core.revisit,
-    "block": core.block, "dilated": core.dilated,
+    "block": core.block, "dilated": core.dilated, "aligned": core.aligned,
 }  # fmt: skip
 COMPOSED = "easy-first"  # the order that other options compose with, where none is given
 FORWARDS = "forwards"  # the order of models that contain an autoregressive one: from left to right to their own </s>
