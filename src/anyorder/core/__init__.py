@@ -67,8 +67,9 @@ __all__ = [
     "Feature", "Given", "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError",
     "PathPlanning", "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Running", "Samples", "Searching",
     "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "aligned", "anneal", "beam", "begin", "best",
-    "block", "canvas", "chains", "chance", "confidence", "constant", "decode", "diffusion", "dilated", "done", "entropy_bound",
-    "even", "everywhere", "factor", "fixed", "kl_stable", "last_slot", "leftmost", "log_likelihood", "logp", "margin",
+    "block", "canvas", "chains", "chance", "confidence", "constant", "decode", "diffusion", "dilated", "done",
+    "entropy_bound", "even", "everywhere", "factor", "fixed", "kl_stable", "last_slot", "leftmost", "log_likelihood",
+    "logp", "margin",
     "marginal", "masked", "negent", "parse", "pll", "position", "random", "revisit", "rightmost", "sampler", "shares",
     "stale", "step", "threshold", "token_scores", "unroll", "whole",
 ]  # fmt: skip
