@@ -56,7 +56,7 @@ from anyorder.core.order import (
 )
 from anyorder.core.parse import OrderError, parse
 from anyorder.core.remask import Accept, Metropolis, PathPlanning, ReMDM, TakeBack
-from anyorder.core.score import best, log_likelihood, marginal, pll, token_scores
+from anyorder.core.score import any_order_bound, best, log_likelihood, marginal, pll, token_scores
 from anyorder.core.state import State, View, begin, canvas
 from anyorder.core.step import Step, step
 from anyorder.core.symbols import Symbols
@@ -66,7 +66,8 @@ __all__ = [
     "FEATURES", "Accept", "Automaton", "Beam", "Context", "Coordinates", "Cost", "Count", "Counts", "Decoder", "Edit",
     "Feature", "Given", "Insert", "Length", "Metropolis", "Model", "ModelError", "NoContext", "Order", "OrderError",
     "PathPlanning", "Predicted", "ReMDM", "Reader", "Region", "Replace", "Result", "Running", "Samples", "Searching",
-    "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "aligned", "anneal", "beam", "begin", "best",
+    "State", "Step", "Symbols", "TakeBack", "Times", "UntilEos", "View", "aligned", "anneal",
+    "any_order_bound", "beam", "begin", "best",
     "block", "canvas", "chains", "chance", "confidence", "constant", "decode", "diffusion", "dilated", "done",
     "entropy_bound", "even", "everywhere", "factor", "fixed", "kl_stable", "last_slot", "leftmost", "log_likelihood",
     "logp", "margin",

@@ -16,7 +16,7 @@ from anyorder.core.devices import inference
 from anyorder.core.edit import Replace
 from anyorder.core.look import Reader
 from anyorder.core.model import Model
-from anyorder.core.noise import JUDGE, combine
+from anyorder.core.noise import BEGIN, EXPLORE, JUDGE, combine, uniform
 from anyorder.core.settings import whole_number
 from anyorder.core.state import State
 from anyorder.core.step import Step
@@ -101,6 +101,38 @@ def marginal(
         cost.add(result.cost)
     log_path = result.logp.sum(-1).view(n, samples)
     return log_path.logsumexp(-1) - math.log(samples)
+
+
+def any_order_bound(
+    model: Model, context: Any, state: State, samples: int, cost: Cost | None = None
+) -> tuple[Tensor, Tensor]:
+    """A lower bound of log p(Y|X) of written canvases, Monte Carlo over orders, and its standard error: (N,) each.
+
+    E_σ Σ_t log p(y_σt | y_σ<t, X) = L·E_k E_{|M|=k} 1/k Σ_{i∈M} log p(y_i | Y∖M, X), the NELBO of masked diffusion with
+    its sign turned. Numbers of masks k are stratified over 1 … L; draws come in antithetic pairs, the masks M of an
+    order with k left, and those of the same order reversed with L + 1 − k.
+    """
+    whole_number("samples of a Monte Carlo estimate", samples, 2)
+    pairs, n = samples // 2, len(state.tokens)
+    draw = torch.arange(2 * pairs, device=state.tokens.device).repeat(n)
+    rows = torch.arange(n, device=draw.device).repeat_interleave(2 * pairs)
+    pair, turned = draw // 2, draw % 2 == 1
+    length = state.length[rows]
+    key = combine(state.seed[rows], pair, JUDGE)
+    k = 1 + ((pair + uniform(key, BEGIN)) / pairs * length).long().clamp_max(length - 1)
+    order = uniform(key[:, None], range(state.tokens.shape[1]), EXPLORE).masked_fill(~state.open[rows], torch.inf)
+    rank = order.argsort(-1).argsort(-1)  # (M, L) of open positions 0 … L − 1
+    size = torch.where(turned, length + 1 - k, k)
+    hidden = torch.where(turned[:, None], rank >= (length - size)[:, None], rank < size[:, None]) & state.open[rows]
+    many = state.take(rows).but(memory={}, view=None, row=torch.arange(len(rows), device=rows.device))
+    symbols = Symbols(forced=torch.where(many.open, many.tokens, -1))
+    blank = symbols.start(many.but(tokens=many.tokens.masked_fill(hidden, many.mask_id)))
+    reader = Reader(model, symbols, Cost() if cost is None else cost)
+    with torch.inference_mode():
+        logp = reader.look(context.take(rows), blank, hidden).logp
+    value = (torch.where(hidden, logp, 0.0).sum(-1) * length / size).view(n, pairs, 2).mean(-1)
+    error = value.std(-1) / pairs**0.5 if pairs > 1 else torch.full_like(value[:, 0], torch.nan)
+    return value.mean(-1), error
 
 
 def best(scores: Tensor, lengths: Tensor, *, normalise: Normalise = "mean", penalty: float | None = None) -> Tensor:

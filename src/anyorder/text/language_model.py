@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Unpack, overload
+from typing import Any, ClassVar, Literal, Unpack, get_args, overload
 
 import torch
 from torch import Tensor
 
-from anyorder.core import Automaton, Cost, Decoder
+from anyorder.core import Automaton, Cost, Decoder, any_order_bound, begin, decode, marginal, pll
+from anyorder.core.devices import device_of
 from anyorder.errors import TextError
 from anyorder.models import vocabulary
 from anyorder.models.placing import moved
@@ -25,11 +26,13 @@ from anyorder.text.effort import estimate
 from anyorder.text.engine import steps_of
 from anyorder.text.generator import Generator
 from anyorder.text.plan import Plan, planned
-from anyorder.text.results import Filling, Hypothesis, Moment, TextScore
+from anyorder.text.results import Filling, Hypothesis, Likelihood, Moment, TextScore
 from anyorder.text.rows import Canvas, Input, Whole
 from anyorder.text.rules.rule import RULES, lengths_tried, rule_of, ruled
 from anyorder.text.rules.spelling import Spelling, spelling_of
 from anyorder.traces.trace import Trace
+
+Likely = Literal["chain", "pll", "bound", "marginal"]
 
 MOST_SYMBOLS = 128  # that a text under a rule has where nothing says how many
 
@@ -324,6 +327,62 @@ class LanguageModel:
         rows = zip(many, ids, self._pll(ids), strict=True)
         out = [TextScore(text, self._names(row), tuple(p.tolist())) for text, row, p in rows]
         return out[0] if isinstance(texts, str) else out
+
+    def likelihood(
+        self,
+        texts: str | Sequence[str],
+        given: str | Sequence[str] = "",
+        by: Likely = "chain",
+        *,
+        order: str = "left2right",
+        samples: int = 32,
+        seed: int = 0,
+        greedy: bool = False,
+    ) -> Likelihood | list[Likelihood]:
+        """log p of texts after what is `given`, in nats and bits; each text is scored alone, whatever the others are.
+
+        `by` says which: "chain", Σ log p(y_i | what comes before i in `order`), one order's chain rule; "pll", Σ log p
+        of each symbol given all others, which is no probability; "bound", the any-order lower bound of masked diffusion
+        (NELBO), with its standard error over `samples`; "marginal", log p averaged over that many sampled orders.
+        """
+        if by not in get_args(Likely):
+            raise TextError(f"by is one of {', '.join(get_args(Likely))}; got {by!r}")
+        many = texts_of(texts, "likelihood")
+        before = [given] * len(many) if isinstance(given, str) else list(given)
+        out = [self._likelihood(*both, by, order, samples, seed, greedy) for both in zip(before, many, strict=True)]
+        return out[0] if isinstance(texts, str) else out
+
+    def _likelihood(
+        self, given: str, text: str, by: Likely, order: str, samples: int, seed: int, greedy: bool
+    ) -> Likelihood:
+        space = given[len(given.rstrip()) :]  # a space belongs to the word after it
+        given, text = given.removesuffix(space) if space else given, space + text
+        prompt, whole = self._given(given) if given else [], self._given(given + text)
+        start, end = self._wrap(whole)
+        first = len(start) - len(whole) + len(prompt)
+        if first >= len(start):
+            raise TextError(f"there is nothing to score in {text!r}")
+        tokens = torch.tensor([start + end], device=device_of(self.model))
+        column = torch.arange(tokens.shape[1], device=tokens.device)
+        model, cost = self.model, Cost()
+        state = begin(
+            tokens, model.mask_id, model.pad_id, open=((column >= first) & (column < len(start)))[None], seed=seed
+        )
+        context, error = model.encode(None), 0.0
+        if by == "pll":
+            value = float(pll(model, context, state, cost))
+        elif by == "bound":
+            value, error = (float(x) for x in any_order_bound(model, context, state, samples, cost))
+        else:
+            plan = Plan.of("uniform" if by == "marginal" else order)
+            value = float(marginal(model, context, state, plan.decoder(), samples if by == "marginal" else 1, cost))
+        same = False
+        if greedy:
+            blank = state.but(tokens=tokens.masked_fill(state.open, model.mask_id))
+            found = decode(model, context, blank, Plan.of("left2right").decoder(self.model.special_ids))
+            same = bool(torch.equal(found.tokens, tokens))
+        self.generator.spend(cost)
+        return Likelihood(text, value, error, len(start) - first, same)
 
     def effects(
         self,

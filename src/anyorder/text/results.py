@@ -148,6 +148,22 @@ class TextScore:
         return math.exp(-self.total / max(1, len(self.logp)))
 
 
+@dataclass(frozen=True)
+class Likelihood:
+    """log p of a text, by one of the ways that `LanguageModel.likelihood` has."""
+
+    text: str
+    nats: float
+    error: float  # the standard error of an estimate; 0 of what is exact
+    tokens: int
+    greedy: bool = False  # does greedy writing from left to right give it? (where that was asked)
+
+    @property
+    def bits(self) -> float:
+        """log₂ p."""
+        return self.nats / math.log(2)
+
+
 def ranked(hypotheses: Iterable[Hypothesis]) -> tuple[Hypothesis, ...]:
     """Hypotheses by score, best first; of those with the same symbols, the best one only."""
     best: dict[tuple[int, ...], Hypothesis] = {}
