@@ -12,6 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from anyorder.errors import ModelError, UsageError, extra
 from anyorder.options import known
 
@@ -46,8 +48,8 @@ class AnyorderLM(LM):  # type: ignore[misc]  # the harness has no types
         if likelihood not in BY:
             raise UsageError(f"likelihood is {', '.join(BY)}; got {likelihood!r}")
         loading = {name: options.pop(name) for name in list(options) if name in known(Loading)}
-        if device is not None:
-            loading["device"] = device
+        if device is not None and not (device.startswith("cuda") and not torch.cuda.is_available()):
+            loading["device"] = device  # the harness asks for cuda:0 unasked
         model = load(pretrained, kind="language", **loading)
         if not isinstance(model, LanguageModel):
             raise ModelError(f"{pretrained} is no language model")

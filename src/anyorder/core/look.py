@@ -264,12 +264,12 @@ class Reader:
         if before:  # the whole distribution is what is allowed and what is banned, together
             whole = together(allowed, lost) if whole is None else whole
             out["current"] = in_place - whole  # φ_logp of an unfilled position is −log p(<mask>)
+        if hasattr(self.model, "echo"):
+            out["echo"] = self.model.echo(p)  # before p is spent on the entropy
         if symbols.renormalise:
             out |= _shape(d, reads, p, log_best)
         if "best" in reads:
             out["best"], out["best_logp"] = token, log_best
-        if hasattr(self.model, "echo"):
-            out["echo"] = self.model.echo(p)
         if not (symbols.renormalise or whole is None):
             log_best = best - whole
         if symbols.greedy:
