@@ -22,7 +22,9 @@ class Size(StrEnum):
 
 
 def bench(
-    data: Annotated[Path, typer.Option(help="A file with one sentence a line to translate, plain or .gz."), READ],
+    data: Annotated[
+        Path | None, typer.Option(help="A file with one sentence a line to translate, plain or .gz."), READ
+    ] = None,
     reference: Annotated[Path | None, typer.Option(help="Its translations: BLEU is then given too."), READ] = None,
     model: o.TranslationModel = "de-en",
     to: Annotated[str, typer.Option(help="Language to translate into.")] = "en",
@@ -32,6 +34,9 @@ def bench(
     size: Annotated[Size, typer.Option(help="The model given, one of 1024 units, 6 layers, 60k symbols, or both.")] = (
         Size.both
     ),
+    diffusion: Annotated[
+        bool, typer.Option("--diffusion", help="Diffusion LMs instead, beside the loops that their authors publish.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the report to this Markdown file."), WRITTEN
     ] = None,
@@ -43,14 +48,21 @@ def bench(
     alone). Outputs of the first two must be identical to ours.
 
     Example: anyorder bench --data test.de --reference test.en --output speed.md
+
+    Example: anyorder bench --diffusion --output diffusion.md
     """
     import torch
     from rich.console import Console
 
     from anyorder.data.read import read_parallel, read_texts
-    from anyorder.errors import DataError
+    from anyorder.errors import DataError, UsageError
     from anyorder.lab.bench_page import Asked, report
 
+    if diffusion:
+        _diffusion(repeats, output)
+        return
+    if data is None:
+        raise UsageError("give --data, sentences to translate, or --diffusion")
     torch.set_num_threads(threads)
     if reference is None:
         sources, references = read_texts(data).lines, []
@@ -63,6 +75,19 @@ def bench(
     console = Console(stderr=True)
     with console.status("loading") as status:
         text = report(o.open_translator(model, {}), asked, status.update if console.is_terminal else console.print)
+    if output is not None:
+        write_whole(output, text)
+    typer.echo(text)
+
+
+def _diffusion(repeats: int, output: Path | None) -> None:
+    from rich.console import Console
+
+    from anyorder.lab.diffusion_bench import report
+
+    console = Console(stderr=True)
+    with console.status("loading") as status:
+        text = report(repeats, status.update if console.is_terminal else lambda text: None)
     if output is not None:
         write_whole(output, text)
     typer.echo(text)

@@ -252,10 +252,16 @@ class Reader:
             x = state.rules.restrict(x, tokens, n, i, NEVER)
             if symbols.drawn:
                 out["mass"] = torch.where(x > NEVER / 2, free, -torch.inf).logsumexp(-1)
-        x = symbols.cut(x, state, n) if symbols.drawn else x
+        which: Tensor | None = None  # (m, K) the symbols that x is of, where those are not all
+        if symbols.drawn:
+            few = symbols.forced is None and not (top or reads & {"full", "best"} or hasattr(self.model, "echo"))
+            x, which = symbols.cut_few(x, state, n) if few else (symbols.cut(x, state, n), None)
         best, token = maximum(x)
-        d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
-        p = d.softmax(-1)
+        if symbols.greedy and not (top or reads & {"entropy", "full"}):
+            d, p = x, x.softmax(-1)  # d is not asked for
+        else:
+            d = x.sub_(best[:, None]).clamp_(min=NEVER)  # −inf would make 0·log 0 a NaN
+            p = d.softmax(-1)
         log_best = p.gather(-1, token[:, None])[:, 0].log()
         allowed = best - log_best
         self._check(allowed, state, n, i)
@@ -273,13 +279,15 @@ class Reader:
         if not (symbols.renormalise or whole is None):
             log_best = best - whole
         if symbols.greedy:
-            out["token"], out["logp"] = token, log_best
+            out["token"], out["logp"] = token if which is None else which.gather(-1, token[:, None])[:, 0], log_best
             if not top and "full" not in reads:
                 return out
         logp = d.add_(log_best[:, None])
         if not symbols.greedy:
             out["token"] = symbols.draw(logp, state, n, i)
             out["logp"] = logp.gather(-1, out["token"][:, None])[:, 0]
+            if which is not None:
+                out["token"] = which.gather(-1, out["token"][:, None])[:, 0]
         if top:
             out["top_logp"], out["top_token"] = symbols.best(logp, top, state, n, i)
         if "full" in reads:
@@ -350,7 +358,7 @@ def _shape(
         out["margin"] = two[:, 0] - two[:, 1:].sum(-1)
     if "entropy" in reads:
         log_best = p.amax(-1).log() if log_best is None else log_best
-        out["entropy"] = -log_best - (p * d).sum(-1)
+        out["entropy"] = -log_best - p.mul_(d).sum(-1)
     return out
 
 

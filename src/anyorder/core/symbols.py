@@ -141,6 +141,14 @@ class Symbols:
         share = (state.budget - state.step) / state.budget
         return (self.final + (self.temperature - self.final) * share).clamp_min(COLDEST)[n, None]
 
+    def cut_few(self, logits: Tensor, state: State, n: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same for the top-k alone, (M, k), and which symbols they are, ascending; without a top-k for all."""
+        if self.top_k is None or self.top_k >= logits.shape[-1]:
+            return self.cut(logits, state, n), None
+        value, which = logits.topk(self.top_k, -1, sorted=False)
+        which, order = which.sort(-1)
+        return self.cut(value.gather(-1, order), state, n), which
+
     def _kept(self, logits: Tensor, heat: Tensor | float) -> Tensor:
         """p (M, V) at the temperature, 0 beyond top-k and top-p."""
         p = (logits / heat).softmax(-1).masked_fill(logits < NEVER / 2, 0)

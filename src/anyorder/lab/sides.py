@@ -54,16 +54,21 @@ class Timing:
         return statistics.median(a / b for a, b in zip(self.rounds, other.rounds, strict=True))
 
 
-def interleaved(sides: Sequence[Side], repeats: int, note: Callable[[str], None] = lambda text: None) -> list[Timing]:
+def interleaved(
+    sides: Sequence[Side],
+    repeats: int,
+    note: Callable[[str], None] = lambda text: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[Timing]:
     """`repeats` rounds of all sides in turn; before them, unless there is one round only, a round to warm up."""
     outputs: dict[str, Any] = {}
     times: dict[str, list[float]] = {side.name: [] for side in sides}
     for round_ in range(repeats + (repeats > 1)):
         for side in sides:
             note(f"{side.name}: round {round_ + 1}")
-            start = time.perf_counter()
+            start = clock()
             outputs[side.name] = side.run()
-            times[side.name].append((time.perf_counter() - start) / side.share)
+            times[side.name].append((clock() - start) / side.share)
     return [Timing(side.name, tuple(times[side.name][-repeats:]), outputs[side.name]) for side in sides]
 
 
