@@ -14,7 +14,7 @@ from anyorder.models.translation import Source
 
 SOURCE, DIRECTION, WORDS = "Zwei Kinder spielen am Strand.", ("de", "en"), "little girls"
 
-translator = anyorder.load("de-en")
+translator = anyorder.load("de-en-masked")
 model, tokenizer = translator.model, translator.tokenizer
 source = tokenizer.encode([SOURCE], DIRECTION[0])[0]
 fixed = tokenizer.encode([WORDS], DIRECTION[1])[0]

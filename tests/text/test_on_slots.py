@@ -101,6 +101,7 @@ def test_every_recipe_fills_the_slots(translator: Translator, name: str) -> None
         ({"rescore": "pll"}, "rescore 'marginal'"),
         ({"prefix_beam": 4, "beam": 2}, "no effect"),
         ({"draft": True}, "no autoregressive model"),
+        ({"ban": ["dog"]}, "a rule of symbols side by side"),
         ({"polish": 1, "rescore": "ar"}, "holds alignments"),
     ],
 )

@@ -23,6 +23,8 @@ def detect(model: Translator, text: str) -> dict[str, float]:
             return {one: 1 / len(model.languages) for one in model.languages}
         other = next(one for one in model.languages if one != language)
         judge = model.generator(language, other)
+        if model.model.slotted and model.beside is not None:
+            judge = model.beside().generator(language, other)
         judge = judge.forwards if model.forwards else judge
         values = judge.log_probs([Whole((), ids, 0, len(ids))])[0]
         scores[language] = float(values.sum())

@@ -96,6 +96,11 @@ class Generator:
         """With a prefix beam and the score of the autoregressive model beside, where a plan has none."""
         if plan.lengths > 1 and "lengths" in plan.changed:
             raise PlanError(f"{self.name} writes on one canvas, so lengths could have no effect: leave it out")
+        if ruled := [name for name in plan.changed if known()[name].about.panel == RULES]:
+            raise PlanError(
+                f"{ruled[0]} is a rule of symbols side by side, and {self.name} writes slots that are read as a text: "
+                "leave it out, or take the model de-en-masked or de-en-ar"
+            )
         if plan.polish:
             raise PlanError(
                 "polish writes symbols of a text anew, and a canvas of slots holds alignments: leave it out"
