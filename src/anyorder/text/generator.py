@@ -28,6 +28,7 @@ from anyorder.core.length import Known
 from anyorder.errors import PlanError, RuleError, TextError
 from anyorder.models.folder import LEARNED
 from anyorder.models.translation import Source
+from anyorder.options import RULES, known
 from anyorder.text import engine, scoring
 from anyorder.text.batching import Progress, padded, seeds, silent
 from anyorder.text.draft import drafted
