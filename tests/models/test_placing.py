@@ -78,7 +78,7 @@ def test_a_model_of_ours_in_half_precision(tmp_path: Path) -> None:
 
 def test_to_moves_a_model_with_what_belongs_to_it(folder: Path) -> None:
     writer: Any = anyorder.load(folder)
-    translator = anyorder.load("de-en")
+    translator = anyorder.load("de-en-masked")
     filled = [f.ids for f in writer.fill(TEXT, n=2)]
     said = translator.translate("Ein Hund läuft.", to="en", order="learned", rescore="ar").text
     with elsewhere():

@@ -24,10 +24,11 @@ WRITING: dict[str, Act] = {
     "trace": lambda w: w.trace(TEXT).tokens,
     "stream": lambda w: [m.written for m in w.stream(TEXT, order="llada(2, 4)")],
 }
-TRANSLATING: dict[str, dict[str, Any]] = {
-    "its own order": {},
-    "a beam of three lengths": {"order": "easy-first", "lengths": 3, "beam": 3},
-    "mask-predict": {"order": "mask-predict(4)", "rescore": "pll"},
+TRANSLATING: dict[str, tuple[str, dict[str, Any]]] = {
+    "its own order": ("de-en", {}),
+    "a beam on slots": ("de-en", {"order": "easy-first", "beam": 3}),
+    "a beam of three lengths": ("de-en-masked", {"order": "easy-first", "lengths": 3, "beam": 3}),
+    "mask-predict": ("de-en-masked", {"order": "mask-predict(4)", "rescore": "pll"}),
 }
 
 
@@ -49,12 +50,13 @@ def test_a_language_model(writers: tuple[Any, Any], act: str) -> None:
         assert WRITING[act](writers[1]) == here
 
 
-@pytest.mark.parametrize("options", TRANSLATING)
-def test_a_translation(options: str) -> None:
-    here, there = anyorder.load("de-en"), anyorder.load("de-en")
-    texts = [t.text for t in here.translate(SOURCES, to="en", **TRANSLATING[options])]
-    folder = catalog.locate("de-en")
+@pytest.mark.parametrize("case", TRANSLATING)
+def test_a_translation(case: str) -> None:
+    name, options = TRANSLATING[case]
+    here, there = anyorder.load(name), anyorder.load(name)
+    texts = [t.text for t in here.translate(SOURCES, to="en", **options)]
+    folder = catalog.locate(name)
     assert folder is not None
     with elsewhere():
         there.model = folder.model().to(DEVICE)
-        assert [t.text for t in there.translate(SOURCES, to="en", **TRANSLATING[options])] == texts
+        assert [t.text for t in there.translate(SOURCES, to="en", **options)] == texts
