@@ -8,6 +8,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Unpack
 
 import torch
@@ -15,10 +16,13 @@ from torch import Tensor
 
 from anyorder.core import Coordinates, Cost, Decoder, Feature, State, Symbols, View, begin, decode, everywhere, fixed
 from anyorder.core import random as at_random
+from anyorder.core.decode import Result
+from anyorder.core.devices import device_of
 from anyorder.errors import PlanError, TextError
+from anyorder.machine import side_by_side
 from anyorder.options import known, number
 from anyorder.text import keywords
-from anyorder.text.batching import TOKEN_BUDGET, batches, padded, seeds
+from anyorder.text.batching import batches, padded, seeds
 from anyorder.text.effects import PROTEIN, RNA, from_sequence
 from anyorder.text.plan import Plan, planned
 from anyorder.text.rows import Canvas, Input
@@ -26,6 +30,7 @@ from anyorder.text.rows import Canvas, Input
 if TYPE_CHECKING:
     from anyorder.text.language_model import LanguageModel
 
+CHAINS = 8192  # tokens of the chains that take their steps together
 ROUNDS = 8  # rounds of drawing without enough new designs, then it is said how many there are
 
 
@@ -306,7 +311,7 @@ class Designer:
 
     def run(self, copies: Sequence[int], chain: Chain, temperature: float) -> list[Design]:
         """One design for each copy: the state in which its chain ends."""
-        model, cost, out = self.writer.model, Cost(), dict[int, Design]()
+        cost, out = Cost(), dict[int, Design]()
         for lengths, some in self._alike(copies).items():
             canvases = [self.canvas(copy, lengths, blank=False) for copy in some]
             lead = 0 if chain.rollover_from_start else len(self.start) + chain.leader_length
@@ -314,25 +319,33 @@ class Designer:
             if not any(canvases[0][1]):
                 raise PlanError(f"leader_length {chain.leader_length} leaves no position to change")
             allowed = self.allowed(lengths, self._width) & torch.tensor(canvases[0][1])[:, None]
-            for part in batches([len(c) for c, _ in canvases], TOKEN_BUDGET):
-                tokens = padded([canvases[j][0] for j in part], model.pad_id)
-                open_ = torch.tensor([canvases[j][1] for j in part])
-                keys = seeds(self.seed, [[*canvases[j][0], some[j]] for j in part])
-                state = begin(tokens, model.mask_id, model.pad_id, open=open_, seed=keys)
-                result = None
-                for stage, decoder in enumerate(chain.decoders(temperature, allowed)):
-                    fresh = (
-                        state
-                        if result is None
-                        else state.but(tokens=result.tokens, logp=result.logp, seed=keys + stage)
-                    )
-                    result = decode(model, model.encode(None), fresh, decoder)
-                    cost.add(result.cost)
-                assert result is not None
-                for j, ids, logp in zip(part, result.tokens.tolist(), result.logp.tolist(), strict=True):
-                    out[some[j]] = self.made(lengths, canvases[j][1], ids, logp)
+            rows = [(c, o, copy) for (c, o), copy in zip(canvases, some, strict=True)]
+            parts = [[rows[j] for j in part] for part in batches([len(c) for c, _ in canvases], CHAINS)]
+            work = partial(self._chains, chain=chain, temperature=temperature, allowed=allowed)
+            for part, (result, spent) in zip(parts, side_by_side(work, parts), strict=True):
+                cost.add(spent)
+                for (_, open_, copy), ids, logp in zip(part, result.tokens.tolist(), result.logp.tolist(), strict=True):
+                    out[copy] = self.made(lengths, open_, ids, logp)
         self.writer.generator.spend(cost)
         return [out[copy] for copy in copies]
+
+    def _chains(
+        self, rows: Sequence[tuple[list[int], list[bool], int]], chain: Chain, temperature: float, allowed: Tensor
+    ) -> tuple[Result, Cost]:
+        """Where the chains of rows (canvas, open columns, copy) of one length end, and what they cost."""
+        model, cost = self.writer.model, Cost()
+        device = device_of(model)
+        tokens = padded([c for c, _, _ in rows], model.pad_id).to(device)
+        open_ = torch.tensor([o for _, o, _ in rows], device=device)
+        keys = seeds(self.seed, [[*c, copy] for c, _, copy in rows]).to(device)
+        state = begin(tokens, model.mask_id, model.pad_id, open=open_, seed=keys)
+        result = None
+        for stage, decoder in enumerate(chain.decoders(temperature, allowed.to(device))):
+            fresh = state if result is None else state.but(tokens=result.tokens, logp=result.logp, seed=keys + stage)
+            result = decode(model, model.encode(None), fresh, decoder)
+            cost.add(result.cost)
+        assert result is not None
+        return result, cost
 
     @property
     def _width(self) -> int:

@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 from anyorder.core import Cost
+from anyorder.core.devices import device_of
 from anyorder.errors import PlanError, TextError
+from anyorder.machine import side_by_side
 from anyorder.text.batching import TOKEN_BUDGET, batches, padded
 
 if TYPE_CHECKING:
@@ -426,15 +428,20 @@ class Scorer:
         sums: dict[tuple[Context, int], Tensor] = {}
         weights: dict[tuple[Context, int], float] = defaultdict(float)
         model, cost = self.writer.model, Cost()
-        index = torch.tensor(self.symbols)
-        for part in batches([len(ids) for ids, _ in rows], TOKEN_BUDGET):
+        device = device_of(model)
+        index = torch.tensor(self.symbols, device=device)
+
+        def look(part: list[int]) -> tuple[list[tuple[int, Context, int, int, float]], Tensor]:
             with torch.inference_mode():
-                tokens = padded([rows[r][0] for r in part], model.pad_id)
+                tokens = padded([rows[r][0] for r in part], model.pad_id).to(device)
                 hidden = model.hidden(model.encode(None), tokens)
                 at = [(n, *place) for n, r in enumerate(part) for place in rows[r][1]]
-                n, i = torch.tensor([a[0] for a in at]), torch.tensor([a[3] for a in at])
+                n, i = (torch.tensor([a[k] for a in at], device=device) for k in (0, 3))
                 logits = model.logits(hidden[n, i]).float()
-                logp = logits[:, index] - logits.logsumexp(-1, keepdim=True)
+                return at, (logits[:, index] - logits.logsumexp(-1, keepdim=True)).cpu()
+
+        parts = batches([len(ids) for ids, _ in rows], TOKEN_BUDGET)
+        for part, (at, logp) in zip(parts, side_by_side(look, parts), strict=True):
             cost.add(Cost(1, len(part), len(at)))
             for (_, context, position, _, weight), x in zip(at, logp, strict=True):
                 key = context, position
