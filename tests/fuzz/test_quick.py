@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz import harness
 from tests.fuzz.families import FAMILIES, Family
 from tests.fuzz.worker import piece
 from tests.fuzz.world import World
@@ -41,3 +42,13 @@ def test_a_wrong_answer_is_noticed(world: World, tmp_path: Path) -> None:
     bad = Family("bad", 1, "", lambda w: FAMILIES[0].draw(w), lambda w, case: str(1 / 0))
     tried = piece(world, bad, 5, 1)
     assert tried.ended["broken"] == len(tried.broken) > 0 and "ZeroDivisionError" in tried.broken[0]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not say what a process takes")
+def test_a_process_answers_for_its_own_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = bytearray(b"1") * (400 << 20)  # more than the limit below
+    monkeypatch.setattr(harness, "MEGABYTES", 150)
+    assert harness.run_apart(["--version"], b"", tmp_path).code == 0 and ours
+    monkeypatch.setattr(harness, "MEGABYTES", 2)
+    with pytest.raises(harness.Broken, match="MB of memory"):
+        harness.run_apart(["--version"], b"", tmp_path)
