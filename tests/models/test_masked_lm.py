@@ -211,3 +211,9 @@ def test_a_pickle_bomb_is_not_run(folder: Path) -> None:
     with pytest.raises(ModelError, match="never run"):
         load_masked_lm(folder)
     assert not (folder / "exploded").exists()
+
+
+def test_a_family_that_fails_says_so() -> None:
+    config = hf.FunnelConfig(vocab_size=WORDS, block_sizes=[1, 1], d_model=16, n_head=2, d_head=8, d_inner=24)
+    with pytest.raises(ModelError, match="FunnelForMaskedLM fails on a canvas of two symbols"):
+        MaskedLM(hf.FunnelForMaskedLM(config), MASK, PAD)

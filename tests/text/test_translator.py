@@ -222,3 +222,8 @@ def test_what_cannot_be_translated_says_why(translator: anyorder.Translator) -> 
         translator.translate("Hallo", "fr")
     with pytest.raises(anyorder.PlanError, match="no learned order"):
         translator.translate("Hallo", "en", order="learned")
+
+
+def test_spaces_are_read_as_one(translator: anyorder.Translator) -> None:
+    once, twice = translator.translate(["Ein Hund läuft am Strand.", " Ein  Hund\tläuft am Strand. "], to="en")
+    assert once.text == twice.text and once.hypotheses[0].ids == twice.hypotheses[0].ids

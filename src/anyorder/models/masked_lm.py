@@ -78,7 +78,12 @@ class MaskedLM(Abilities, nn.Module):
         name, device = type(self.model).__name__, device_of(self.model)
         other = next(i for i in range(3) if i not in (self.mask_id, self.pad_id))
         tokens = torch.tensor([[other, self.mask_id]], device=device)
-        whole = self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]  # (2, V)
+        try:
+            whole = self.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits[0]  # (2, V)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:  # as Funnel does on any short canvas
+            raise ModelError(
+                f"{name} fails on a canvas of two symbols ({first_line(error)}): this family cannot be used here"
+            ) from error
         if not bool(whole.isfinite().all()):
             raise ModelError(f"{name} gives NaN or infinite logits: its weights are damaged")
         tolerance = 1e-4 if whole.dtype == torch.float32 else 1e-1

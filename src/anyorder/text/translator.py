@@ -340,7 +340,7 @@ class Translator:
         """{which text: its ids}, and why there are none for some: {which text: reason}."""
         room = self.generator(to, source).room
         problems = {n: problem for n, text in enumerate(texts) if (problem := no_text(text))}
-        given = ["" if n in problems else text for n, text in enumerate(texts)]
+        given = ["" if n in problems else " ".join(text.split()) for n, text in enumerate(texts)]  # one space is as two
         encoded = self.tokenizer.encode(given, self.direction(to, source)[0])
         problems |= {
             n: f"{len(ids)} tokens, but {self.name} reads at most {room}: split the sentence"
