@@ -40,7 +40,10 @@ def collapsed(ids: list[int]) -> list[int]:
     return out
 
 
-@pytest.mark.parametrize("options", [{}, {"steps": 1}, {"prefix_beam": 1}, {"order": "easy-first"}, {"beam": 2}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"steps": 1}, {"prefix_beam": 1}, {"order": "easy-first"}, {"beam": 2}, {"order": "remdm(12)"}],
+)
 def test_a_translation_does_not_depend_on_those_beside_it(translator: Translator, options) -> None:
     together = translator.translate(TEXTS, to="en", nbest=3, **options)
     for text, one in zip(TEXTS, together, strict=True):

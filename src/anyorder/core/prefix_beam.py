@@ -102,8 +102,10 @@ class Seen:
         self.slots, self.pad, self.prior = state.tokens.ne(state.pad_id).sum(1), state.pad_id, state.score.clone()
 
     def add(self, taken: Step) -> None:
-        """What a step saw."""
+        """What a step saw, where it wrote: a step that only masks again, or waits, writes and looks at nothing."""
         view = taken.view
+        if not bool(taken.z.any()):
+            return
         assert view.top_token is not None and view.top_logp is not None
         (n, i), k = taken.z.nonzero(as_tuple=True), min(view.top_token.shape[-1], self.symbols.shape[-1])
         row = taken.rows[n]
