@@ -36,7 +36,9 @@ def command_page() -> str:
 def _command(name: str, command: Any) -> list[str]:
     text = inspect.cleandoc(command.help or "")
     text = re.sub(r"^Example: (.*)$", r"```bash\n\1\n```", text, flags=re.MULTILINE)
-    if name not in QUICK:
+    if name in QUICK:  # OWNER/NAME is a model of the hub
+        text = re.sub(r"(```bash\n.* -m [\w.-]+/)", r"<!-- not run: its model is downloaded -->\n\1", text)
+    else:
         text = text.replace("```bash", "<!-- not run: it takes long, needs data, or opens a window -->\n```bash")
     shown = [p for p in command.params if not getattr(p, "hidden", False)]
     rows = ["| | | default |", "|---|---|---|", *(_parameter(p) for p in shown)]

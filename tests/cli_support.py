@@ -43,12 +43,12 @@ def build_grown(folder: Path) -> Path:
     return folder
 
 
-def build_bert(folder: Path) -> Path:
-    """A BERT with random weights and a vocabulary of a few words."""
+def build_bert(folder: Path, *more: str) -> Path:
+    """A BERT with random weights and a vocabulary of a few words, and `more`."""
     import transformers as hf
 
     folder.mkdir()
-    words = ["the", "cat", "dog", "sat", "ran", "on", "in", "mat", "park", "a", ".", "yesterday"]
+    words = ["the", "cat", "dog", "sat", "ran", "on", "in", "mat", "park", "a", ".", "yesterday", *more]
     symbols = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     hf.BertTokenizer(vocab={w: i for i, w in enumerate(symbols)}).save_pretrained(folder)
     torch.manual_seed(1)

@@ -44,7 +44,7 @@ def blocks(page: Path) -> list[Block]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the blocks are run: what they speak of is there."""
     where = tmp_path_factory.mktemp("docs")
-    build_bert(where / "bert-base-uncased")
+    build_bert(where / "bert-base-uncased", "once", "upon", "time")
     (where / "roberta-base").symlink_to(where / "bert-base-uncased")
     build_translator(where / "de-en")
     Policy(width=16).save(where / "policy-de-en.safetensors")

@@ -66,7 +66,7 @@ def translate(
 
     Example: anyorder translate --to en --order 'easy-first | left2right' --rescore ar < lines.de > lines.en
 
-    Example: anyorder translate --to en --order 'mask-predict(10)' --rescore ar --polish 2 < lines.de > lines.en
+    Example: anyorder translate -t en -m de-en-masked -O 'mask-predict(10)' --polish 2 --rescore ar < lines.de > out.en
     """
     plan, loading = o.parted(given)
     if resume and output is None:
