@@ -9,13 +9,13 @@ import anyorder
 from anyorder.traces.picture import svg
 
 ROOT = Path(__file__).parents[1]
-SENTENCE = "Zwei Kinder spielen am Strand mit einem kleinen braunen Hund."
-ORDERS = ("left2right", "easy-first", "least2most")
+SENTENCE = "Zwei Kinder spielen am Strand mit einem braunen Hund."
+ORDERS = ("easy-first", "uniform", "refinement(2)")
 
 
 def main() -> None:
     translator = anyorder.load(sys.argv[1] if len(sys.argv) > 1 else "de-en")
-    traces = [translator.trace(SENTENCE, "en", order=order, rescore="forwards") for order in ORDERS]
+    traces = [translator.trace(SENTENCE, "en", order=order, rescore="none") for order in ORDERS]
     (ROOT / "docs/order.svg").write_text(svg(traces), encoding="utf-8")
     for trace in traces:
         print(f"{trace.recipe:12} {trace.text}")
