@@ -89,4 +89,21 @@ def test_designs_as_fasta_table_and_page(run: Run, esm: str, tmp_path: Path) -> 
 def test_usage(run: Run, esm: str) -> None:
     assert "or --scan" in run("effects", WILD, "-m", esm).err
     assert "add --num-iters" in run("design", WILD, "-m", esm, "--redesign", "3", "--in-order").err
+    assert run("effects", WILD * 12, "--scan", "--positions", "2", "-m", esm, "--by", "wt-marginals").code == 0
     assert "there is no file wt.fasta" in run("effects", "wt.fasta", "--scan", "-m", esm).err
+
+
+def test_no_output_is_the_input(run: Run, esm: str, tmp_path: Path) -> None:
+    fasta = tmp_path / "wt.fasta"
+    fasta.write_text(f">p\n{WILD}\n")
+    for args in (("design", str(fasta), "--redesign", "4-9"), ("effects", str(fasta), table(tmp_path))):
+        done = run(*args, "-m", esm, "-o", str(fasta))
+        assert done.code != 0 and "same file" in done.err and fasta.read_text() == f">p\n{WILD}\n"
+
+
+def test_a_measured_value_that_is_no_number_stops_before_anything_is_written(
+    run: Run, esm: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    done = run("effects", WILD, table(tmp_path, [("A4G", "1"), ("A4V", "abc")]), "-m", esm, "-o", str(out))
+    assert done.code == 1 and "'abc' is no number" in done.err and not out.exists()

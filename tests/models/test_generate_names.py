@@ -77,10 +77,10 @@ def test_a_streamer_is_given_the_finished_beginning(llada: Any) -> None:
 
     prompt, streamer = records("llada")[0]["prompt"], Streamer()
     out = anyorder.generate(llada, [prompt], max_new_tokens=8, streamer=streamer)
-    assert (
-        streamer.ended
-        and streamer.got == out[0].tolist() == anyorder.generate(llada, [prompt], max_new_tokens=8)[0].tolist()
-    )
+    again = anyorder.generate(llada, [prompt], max_new_tokens=8)
+    assert streamer.ended and streamer.got == out[0].tolist() == again[0].tolist()
+    with pytest.raises(AnyorderError, match="follows one hypothesis"):
+        anyorder.generate(llada, [prompt], max_new_tokens=8, num_beams=2, streamer=streamer)
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def generate(
     canvases = [(*row, *[mask] * length) for row in rows]
     inputs = [Input(canvases=(Canvas(tuple(c), copy=k),)) for c in canvases for k in range(copies)]
     if streamer is not None:
-        return _streamed(model, inputs, plan, streamer, rows)
+        return _streamed(model, inputs, plan, streamer)
     found = model.generator.generate(inputs, plan)
     return _tensor([list(max(some, key=lambda h: h.score).ids) for some in found], model.model.pad_id)
 
@@ -161,26 +161,29 @@ def _unused(how: dict[str, Any]) -> None:
             raise PlanError(f"{name}={how[name]!r} could have no effect here: leave it out")
 
 
-def _streamed(
-    model: LanguageModel, inputs: list[Input], plan: Plan, streamer: Any, rows: Sequence[Sequence[int]]
-) -> Tensor:
-    """One row; the streamer is given the prompt, then each symbol once all before it are written."""
+def _streamed(model: LanguageModel, inputs: list[Input], plan: Plan, streamer: Any) -> Tensor:
+    """One row; the streamer is given what stands before its first mask, then each symbol once all before it are."""
     if len(inputs) > 1:
         raise PlanError("a streamer follows one row")
+    if plan.searches:
+        raise PlanError("a streamer follows one hypothesis: leave num_beams out")
     from anyorder.core import unroll
 
     generator = model.generator
     batch = generator.prepare(inputs, plan)
-    done = len(rows[0])
-    streamer.put(torch.tensor(rows[0]))
-    tokens = batch.state.tokens[0]
-    for taken in unroll(model.model, batch.context, batch.state, generator.decoder(plan)):
-        tokens = taken.state.tokens[0]
+    tokens, done = batch.state.tokens[0], 0
+
+    def put(done: int) -> int:
         blank = (tokens == model.model.mask_id).nonzero()
         ready = int(blank[0]) if len(blank) else len(tokens)
         if ready > done:
             streamer.put(tokens[done:ready].cpu())
-            done = ready
+        return max(done, ready)
+
+    done = put(done)
+    for taken in unroll(model.model, batch.context, batch.state, generator.decoder(plan)):
+        tokens = taken.state.tokens[0]
+        done = put(done)
     streamer.end()
     return tokens[None].cpu()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anyorder.cli import _options as o
-from anyorder.cli._guard import WRITTEN
+from anyorder.cli._guard import READ, WRITTEN
 from anyorder.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ _RULES, _CHAIN = "What is allowed", "A Gibbs chain instead of an order"
 
 @o.options("design", loads=("language",))
 def design(
-    parent: Annotated[str, typer.Argument(metavar="PARENT", help="A FASTA file with one sequence, or the sequence.")],
+    parent: Annotated[
+        str, typer.Argument(metavar="PARENT", help="A FASTA file with one sequence, or the sequence."), READ
+    ],
     model: o.LanguageModelName = ...,  # type: ignore[assignment]
     *,
     redesign: Annotated[

@@ -15,7 +15,10 @@ from anyorder.cli._guard import READ, WRITTEN
 from anyorder.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from anyorder.text.effect_tables import Mean
+    from anyorder.text.effects import Variant
 
 Convention = Literal[
     "masked-marginals", "wt-marginals", "mt-marginals", "joint-masked", "mutant-marginals", "own-context", "pll",
@@ -25,7 +28,7 @@ Convention = Literal[
 
 @o.options(loads=("language",))
 def effects(
-    wild_type: Annotated[str, typer.Argument(metavar="WT", help="The wild type: a FASTA file, or the sequence.")],
+    wild_type: Annotated[str, typer.Argument(metavar="WT", help="The wild type: a FASTA file, or the sequence."), READ],
     variants: Annotated[
         Path | None,
         typer.Argument(metavar="VARIANTS", help="CSV or TSV with a column mutant (A42G:K55R) or mutated_sequence."),
@@ -138,9 +141,16 @@ def _table(
     rows = opened()
     if taken := [name for name in mean.columns if name in rows.columns]:
         raise DataError(f"{path} has a column {taken[0]} already: rename it, it would be written over")
-    total = mean.check(v for _, v in rows)  # everything is read once before anything is written
     measured, scores = list[float](), list[float]()
     at = rows.columns.index(MEASURED) if MEASURED in rows.columns else None
+
+    def checked() -> Iterator[Variant]:
+        for row, v in rows:
+            if at is not None and row[at].strip():
+                _number(row[at], path)
+            yield v
+
+    total = mean.check(checked())  # everything is read once before anything is written
     outputs = Outputs([out], settings)
     with outputs, Bar("variants", total) as bar:
         if resume:

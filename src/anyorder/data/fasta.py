@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ def _records(lines: Iterable[str], path: str) -> Iterator[tuple[str, str]]:
 
 def one_sequence(text: str) -> tuple[str, str]:
     """(name, sequence) from a FASTA file with one record, or from the sequence itself."""
-    if text != "-" and not Path(text).exists():
+    if text != "-" and not os.path.exists(text):  # of a name too long for a file it is False, too
         if text.isalpha():
             return "", text
         raise DataError(f"there is no file {text}")

@@ -354,7 +354,8 @@ class Designer:
     @property
     def _hidden(self) -> Tensor:
         with torch.inference_mode():
-            tokens = torch.tensor([[*self.start, *self.alphabet.parent[:1], *self.end]])
+            ids = [[*self.start, *self.alphabet.parent[:1], *self.end]]
+            tokens = torch.tensor(ids, device=device_of(self.writer.model))
             return self.writer.model.hidden(self.writer.model.encode(None), tokens)[0, :1]  # type: ignore[no-any-return]
 
     def _alike(self, copies: Sequence[int]) -> dict[tuple[int, ...], list[int]]:

@@ -61,7 +61,11 @@ class Variants:
     def _next(self) -> list[str] | None:
         try:
             return next(self.reader, None)
-        except (csv.Error, UnicodeDecodeError) as error:
+        except UnicodeDecodeError:
+            raise DataError(
+                f"{self.name} is not UTF-8: convert it, for instance with iconv -f latin1 -t utf8"
+            ) from None
+        except csv.Error as error:
             raise DataError(f"{self.name}, row {self.reader.line_num + 1}: {error}") from None
 
 
