@@ -6,9 +6,13 @@ import csv
 import io
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from cli_support import Run, build_esm
+
+from anyorder.cli.effects import Convention
+from anyorder.text.effects import CONVENTIONS
 
 WILD = "MKTAYIAKQRQISFVKSHFSRQLEERLGLIEVQ"
 ROWS = [("A4G", "0.5"), ("A4G:K8R", "0.1"), ("Q9E", "1.5"), ("S13V", "2"), ("R10A", "-1"), ("A4A", "")]
@@ -36,6 +40,8 @@ def test_a_table_keeps_its_columns_and_gains_scores(run: Run, esm: str, tmp_path
     assert [r["mutant"] for r in rows] == [m for m, _ in ROWS] and rows[1]["note"] == "x, 1"
     assert rows[0]["score"] == rows[0]["score_1"] == rows[0]["score_2"] and float(rows[5]["score"]) == 0
     summary = json.loads((tmp_path / "scored.csv.summary.json").read_text())
+    assert summary["formula"] == CONVENTIONS["masked-marginals"].formula
+    assert sorted(get_args(Convention)) == sorted(CONVENTIONS)
     assert summary["variants"] == 5 and f"Spearman {summary['spearman']:.4f}" in done.err
 
 

@@ -131,7 +131,7 @@ def _table(
     from anyorder.files import ctrl_c_waits, write_whole
     from anyorder.progress import Bar
     from anyorder.text.effect_tables import MEASURED, Variants, agreement, cells, line
-    from anyorder.text.effects import AT_ONCE
+    from anyorder.text.effects import AT_ONCE, CONVENTIONS
 
     tabs = path.suffix.lower() in (".tsv", ".tab")
 
@@ -185,7 +185,10 @@ def _table(
         said = "Spearman {spearman:.4f} [{low:.4f}, {high:.4f}] over {variants:,} variants"
         print(said.format(**summary), file=sys.stderr)
         if out is not None:
-            write_whole(out.with_name(out.name + ".summary.json"), json.dumps({**summary, **settings}, indent=1) + "\n")
+            write_whole(
+                out.with_name(out.name + ".summary.json"),
+                json.dumps({**summary, **settings, "formula": CONVENTIONS[mean.by].formula}, indent=1) + "\n",
+            )
 
 
 def _number(text: str, path: Path) -> float:
